@@ -1,1 +1,1 @@
-"""What kernels do, counted while the emulator runs them: instructions, sectors, wavefronts, conflicts; never time."""
+"""Counters of the emulator's kernels: instructions, sectors, wavefronts, conflicts. They never measure time."""

@@ -1,7 +1,10 @@
-"""What to change, where the counts leave no doubt: each rule holds of every request or branch that it speaks of.
+"""Advice from the counts, where they leave no doubt: each rule holds for every request or branch it names.
 
-There are rules on accesses of memory, on the other instructions (where they part, wait for nothing, compute in double,
-or index local memory), and on a launch as a whole (what of a block or a multiprocessor it leaves idle).
+The rules cover three subjects:
+
+- accesses to memory;
+- other instructions: divergent branches, needless barriers, double precision, indexed local memory;
+- the launch as a whole: idle lanes of a block, and idle threads of a multiprocessor.
 """
 
 from __future__ import annotations
@@ -12,34 +15,34 @@ from math import gcd
 from typing import NamedTuple
 
 from cudakit.emulator.counters.requests import BANK_BYTES, BANKS, SECTOR, WARP, Pattern
-from cudakit.emulator.counters.tally import Kernel, Record, Space, kind_of
+from cudakit.emulator.counters.tally import Kernel, Record, Space, category_of
 from cudakit.emulator.instructions.access import space_of
 from cudakit.emulator.isa.facts import facts_of, result_of
 from cudakit.emulator.machine.kernel_memory import shared_layout
 from cudakit.emulator.machine.state import RESERVED_SHARED, Geometry
 from cudakit.emulator.ptx.program import Address, Function, Group, Immediate, Instruction, Operand, Register, Symbol
 
-#: Four sectors that are not aligned are five.
+#: A misaligned access of four sectors touches five.
 _MISALIGNED = 1.2
-#: Bytes of an element of several numbers, such as a colour, at most.
+#: Most bytes of an element of several numbers, such as a colour.
 _TOGETHER = 16
-#: Atomic operations whose results over a warp can be had before they are made.
+#: Atomic operations that can be reduced over a warp first.
 _REDUCIBLE = frozenset(("add", "min", "max", "and", "or", "xor"))
 
 
 def on_accesses(kernel: Kernel) -> Iterator[tuple[Record, str]]:
-    """What to change, with the instruction that it is about."""
-    found: dict[tuple[tuple[str, int], str, str], tuple[Record, list[Space]]] = {}
+    """Yield advice on accesses to memory, each with its instruction."""
+    totals: dict[tuple[tuple[str, int], str, str], tuple[Record, list[Space]]] = {}
     for record in kernel.records.values():
         for unit, counted, text in (*_on_global(record, kernel), *_on_shared(record)):
-            # The instructions of a line of which one thing is to be said are counted together.
-            found.setdefault((record.where, unit, text), (record, []))[1].append(counted)
+            # Instructions of one line with the same advice are counted together.
+            totals.setdefault((record.where, unit, text), (record, []))[1].append(counted)
         yield from ((record, text) for text in _on_atomics(record, kernel))
-    for (_, unit, text), (record, spaces) in found.items():
-        requests = sum(each.requests for each in spaces)
-        taken, least = (sum(getattr(each, name) for each in spaces) / requests for name in ("taken", "least"))
+    for (_, unit, text), (record, spaces) in totals.items():
+        requests = sum(space.requests for space in spaces)
+        used, least = (sum(getattr(space, name) for space in spaces) / requests for name in ("used", "least"))
         would = "would do" if unit != "sectors" else "suffices" if least == 1 else "suffice"
-        yield record, f"{_shown(taken)} {unit} a request where {_shown(least)} {would}{text}"
+        yield record, f"{_shown(used)} {unit} a request where {_shown(least)} {would}{text}"
 
 
 def _shown(value: float) -> str:
@@ -49,17 +52,17 @@ def _shown(value: float) -> str:
 def _on_global(record: Record, kernel: Kernel) -> Iterator[tuple[str, Space, str]]:
     pattern = record.patterns.get("global")
     for (space, use), counted in record.spaces.items():
-        if space != "global" or use == "atomics" or counted.taken <= counted.least or pattern is None:
+        if space != "global" or use == "atomics" or counted.used <= counted.least or pattern is None:
             continue
         array, size = pattern.array or "memory", counted.bytes // counted.lanes
         if not pattern.steady or pattern.stride is None:
-            if counted.taken >= 4 * counted.least:
+            if counted.used >= 4 * counted.least:
                 yield "sectors", counted, f": the accesses of a warp are scattered over {array}"
         elif counted.lanes < WARP // 2 * counted.requests:
             continue  # a few threads are what they are
         elif abs(pattern.stride) == size:
-            # The ends of a few rows are no reason; and what neighbours of an element are read from cannot be aligned.
-            if counted.taken >= _MISALIGNED * counted.least:
+            # Few row ends give no advice, and accesses to an element's neighbours cannot be aligned.
+            if counted.used >= _MISALIGNED * counted.least:
                 yield from (("sectors", counted, f": {remedy}") for remedy in _aligned(pattern, array))
         elif pattern.stride:
             yield "sectors", counted, _apart(pattern, array, kernel)
@@ -99,41 +102,41 @@ def _apart(pattern: Pattern, array: str, kernel: Kernel) -> str:
 
 
 def _is_flat(geometry: Geometry) -> bool:
-    """Whether threads are counted along one axis only."""
+    """Return whether threads are counted along one axis only."""
     return sum(threads * blocks > 1 for threads, blocks in zip(geometry.block, geometry.grid, strict=True)) <= 1
 
 
 def _along_rows(kernel: Kernel) -> str:
-    """An array of rows in which warps access neighbouring elements."""
+    """Return the name of an array of rows in which warps access neighbouring elements; empty: there is none."""
     for record in kernel.records.values():
         pattern = record.patterns.get("global")
         if pattern is None or not pattern.pitch:
             continue
         for (space, use), counted in record.spaces.items():
             dense = SECTOR * counted.least >= counted.bytes > SECTOR * counted.requests
-            if space == "global" and use != "atomics" and counted.taken == counted.least and dense:
+            if space == "global" and use != "atomics" and counted.used == counted.least and dense:
                 return pattern.array
     return ""
 
 
 def _members(pattern: Pattern, kernel: Kernel) -> int:
-    """How many members of an array's structs the kernel's instructions access with this stride."""
-    found: set[int] = set()
-    for each in kernel.records.values():
-        other = each.patterns.get("global")
+    """Return how many members of an array's structs the kernel's instructions access with this stride."""
+    members: set[int] = set()
+    for record in kernel.records.values():
+        other = record.patterns.get("global")
         if other is not None and other.steady and (other.array, other.stride) == (pattern.array, pattern.stride):
-            found |= other.members or set()
-    return len(found)
+            members |= other.members or set()
+    return len(members)
 
 
 def _on_shared(record: Record) -> Iterator[tuple[str, Space, str]]:
     pattern, unit = record.patterns.get("shared"), "wavefronts of shared memory"
     for (space, use), counted in record.spaces.items():
-        if space != "shared" or use == "atomics" or counted.taken <= counted.least:
+        if space != "shared" or use == "atomics" or counted.used <= counted.least:
             continue
         if pattern is None or not pattern.steady or not pattern.stride or pattern.stride % BANK_BYTES:
-            # What goes by the data, as in a sort, meets a bank three or four times, and nothing can be done.
-            if counted.taken >= 4 * counted.least:
+            # Data-dependent accesses, as in a sort, hit a bank three or four times, which nothing can change.
+            if counted.used >= 4 * counted.least:
                 yield unit, counted, ": bank conflicts"
             continue
         words, size = abs(pattern.stride) // BANK_BYTES, counted.bytes // counted.lanes
@@ -147,7 +150,7 @@ def _on_shared(record: Record) -> Iterator[tuple[str, Space, str]]:
 
 
 def _on_atomics(record: Record, kernel: Kernel) -> Iterator[str]:
-    if _REDUCIBLE.isdisjoint(record.given.modifiers):
+    if _REDUCIBLE.isdisjoint(record.instr.modifiers):
         return
     for (_, use), counted in record.spaces.items():
         full = counted.lanes >= WARP // 2 * counted.requests
@@ -164,30 +167,30 @@ def _on_atomics(record: Record, kernel: Kernel) -> Iterator[str]:
 
 
 def _is_used(record: Record, kernel: Kernel) -> bool:
-    """Whether the value that an atomic operation found is used."""
-    result = result_of(record.given)
+    """Return whether the old value returned by an atomic operation is used."""
+    result = result_of(record.instr)
     if not isinstance(result, Register):
         return False
-    code = next((of.code for of in kernel.functions.values() if any(each is record.given for each in of.code)), [])
-    return any(_names(operand, result) for each in code if each is not record.given for operand in each.operands)
+    code = next((of.code for of in kernel.functions.values() if any(instr is record.instr for instr in of.code)), [])
+    return any(_names(operand, result) for instr in code if instr is not record.instr for operand in instr.operands)
 
 
 def _names(operand: Operand, register: Register) -> bool:
     if isinstance(operand, Group):
-        return any(_names(each, register) for each in operand.items)
+        return any(_names(item, register) for item in operand.items)
     return register == (operand.base if isinstance(operand, Address) else operand)
 
 
-#: Kinds of instructions that do nothing another thread could see.
+#: Categories of instructions without effects that another thread could see.
 _OWN = frozenset(("single", "half", "double", "integer", "move", "convert", "compare", "logic", "special"))
-#: Instructions of a way at least that no assembler makes a selection of.
+#: Length from which the assembler never replaces a path by a selection.
 _LONG = 6
-#: A number of C++ that is a double, for it has a point or an exponent and no suffix.
+#: A double literal of C++: it has a point or an exponent, and no suffix.
 _DOUBLE = re.compile(r"(?<![\w.])(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][-+]?\d+)?(?![\w.])")
 
 
 def on_code(kernel: Kernel) -> Iterator[tuple[Record, str]]:
-    """What to change, with the instruction that it is about."""
+    """Yield advice on instructions other than accesses to memory, each with its instruction."""
     for record in kernel.records.values():
         yield from ((record, text) for text in (*_on_branches(record, kernel), *_on_local(record)))
     yield from _on_barriers(kernel)
@@ -195,18 +198,18 @@ def on_code(kernel: Kernel) -> Iterator[tuple[Record, str]]:
 
 
 def _on_branches(record: Record, kernel: Kernel) -> Iterator[str]:
-    if record.parted and record.parted == record.warps and record.alternates and _ways_are_long(record, kernel):
+    if record.divergent and record.divergent == record.warps and record.alternates and _has_long_paths(record, kernel):
         yield (
             "odd and even threads of each warp go different ways, one after the other: let whole warps go one way, by "
             "the number of the warp and not of the thread"
         )
 
 
-def _ways_are_long(record: Record, kernel: Kernel) -> bool:
-    """Whether both ways of a branch are more than the assembler would make a choice between two values of."""
+def _has_long_paths(record: Record, kernel: Kernel) -> bool:
+    """Return whether both paths of a branch are too long for the assembler to replace them by a selection."""
     for function in kernel.functions.values():
-        for number, given in enumerate(function.code):
-            target = given.operands[0] if given is record.given else None
+        for number, instr in enumerate(function.code):
+            target = instr.operands[0] if instr is record.instr else None
             if isinstance(target, Symbol) and target.name in function.labels:
                 starts = function.labels[target.name], number + 1
                 return all(_length(function, start) >= _LONG for start in starts)
@@ -214,16 +217,16 @@ def _ways_are_long(record: Record, kernel: Kernel) -> bool:
 
 
 def _length(function: Function, start: int) -> int:
-    """Instructions from one on to where the way joins another; `_LONG` where it goes back."""
+    """Return the number of instructions until a path joins another; `_LONG` if the path goes back."""
     count, place, jumps = 0, start, 0
     while place < len(function.code) and jumps < 4 and count < _LONG:
-        given = function.code[place]
-        target = given.operands[0] if given.opcode == "bra" and given.guard is None else None
+        instr = function.code[place]
+        target = instr.operands[0] if instr.opcode == "bra" and instr.guard is None else None
         if isinstance(target, Symbol):
             ahead = function.labels.get(target.name, 0)
             if ahead <= place:
                 return _LONG
-            # One behind a branch that has a choice is its other way.
+            # The path behind a conditional branch is its other path.
             if count and function.code[place - 1].guard is None:
                 return count
             place, jumps = ahead, jumps + 1
@@ -234,7 +237,7 @@ def _length(function: Function, start: int) -> int:
 
 def _on_local(record: Record) -> Iterator[str]:
     if record.dynamic:
-        sectors = sum(counted.taken for (space, _), counted in record.spaces.items() if space == "local")
+        sectors = sum(counted.used for (space, _), counted in record.spaces.items() if space == "local")
         yield (
             f"{sectors:,} sectors of local memory: the array is indexed with what is known only when the kernel runs; "
             "unroll the loop over it, or keep it in shared memory"
@@ -242,40 +245,40 @@ def _on_local(record: Record) -> Iterator[str]:
 
 
 def _on_barriers(kernel: Kernel) -> Iterator[tuple[Record, str]]:
-    records = {id(record.given): record for record in kernel.records.values()}
+    records = {id(record.instr): record for record in kernel.records.values()}
     for function in kernel.functions.values():
         targets = set(function.labels.values())
         before: Instruction | None = None
-        for number, given in enumerate(function.code):
+        for number, instr in enumerate(function.code):
             if number in targets:
                 before = None
-            if _is_barrier(given):
-                record = records.get(id(given))
-                if before is not None and before.operands == given.operands and record is not None:
+            if _is_barrier(instr):
+                record = records.get(id(instr))
+                if before is not None and before.operands == instr.operands and record is not None:
                     yield (
                         record,
                         "a barrier right behind a barrier, with no access to memory between them: leave one out",
                     )
-                before = given
-            elif not _is_own(given):
+                before = instr
+            elif not _is_private(instr):
                 before = None
 
 
-def _is_barrier(given: Instruction) -> bool:
+def _is_barrier(instr: Instruction) -> bool:
     return (
-        facts_of(given).does == "waits"
-        and "sync" in given.modifiers
-        and given.guard is None
-        and all(isinstance(each, Immediate) for each in given.operands)
+        facts_of(instr).does == "waits"
+        and "sync" in instr.modifiers
+        and instr.guard is None
+        and all(isinstance(operand, Immediate) for operand in instr.operands)
     )
 
 
-def _is_own(given: Instruction) -> bool:
-    return kind_of(given) in _OWN or (given.opcode == "ld" and space_of(given) in ("param", "const"))
+def _is_private(instr: Instruction) -> bool:
+    return category_of(instr) in _OWN or (instr.opcode == "ld" and space_of(instr) in ("param", "const"))
 
 
 def _on_literals(kernel: Kernel) -> Iterator[tuple[Record, str]]:
-    """Lines that widen floats for a literal, and narrow what comes of it."""
+    """Yield advice on lines that widen floats for a double literal and narrow the result."""
     by_line: dict[tuple[str, int], list[Record]] = {}
     for record in kernel.records.values():
         by_line.setdefault(record.where, []).append(record)
@@ -284,10 +287,10 @@ def _on_literals(kernel: Kernel) -> Iterator[tuple[Record, str]]:
         literal = _DOUBLE.search(code)
         if literal is None or "double" in code:
             continue
-        converts = [record.given.modifiers[-2:] for record in records if record.given.opcode == "cvt"]
-        doubles = [record for record in records if record.kind == "double"]
-        with_literal = [record for record in doubles if any(_is_double(each) for each in record.given.operands)]
-        accesses = any("f64" in record.given.modifiers and record.kind in ("load", "store") for record in records)
+        converts = [record.instr.modifiers[-2:] for record in records if record.instr.opcode == "cvt"]
+        doubles = [record for record in records if record.category == "double"]
+        with_literal = [record for record in doubles if any(_is_double(operand) for operand in record.instr.operands)]
+        accesses = any("f64" in record.instr.modifiers and record.category in ("load", "store") for record in records)
         if with_literal and not accesses and ("f64", "f32") in converts and ("f32", "f64") in converts:
             count = sum(record.lanes for record in doubles)
             yield (
@@ -302,7 +305,7 @@ def _is_double(operand: object) -> bool:
 
 
 class Multiprocessor(NamedTuple):
-    """What fits one at once, as the table of technical specifications in the CUDA C++ Programming Guide has it."""
+    """Capacity of a multiprocessor, from the table of technical specifications in the CUDA C++ Programming Guide."""
 
     threads: int
     blocks: int
@@ -323,7 +326,7 @@ _MULTIPROCESSORS = {
 
 
 def on_launch(kernel: Kernel) -> Iterator[str]:
-    """Of the launch at last."""
+    """Yield advice on the kernel's last launch."""
     threads, blocks = kernel.geometry.threads, kernel.geometry.blocks
     if threads % WARP and (threads > WARP or blocks > 1):
         idle = -threads % WARP
@@ -336,12 +339,12 @@ def on_launch(kernel: Kernel) -> Iterator[str]:
     if room is None:
         return
     shared = shared_layout(kernel.program, kernel.program.functions[kernel.entry])
-    taken = kernel.geometry.shared_bytes + shared.static_bytes + RESERVED_SHARED
-    fits = room.shared_bytes // taken
-    # Of registers the PTX says nothing: more than this may not fit, fewer blocks may.
+    block_bytes = kernel.geometry.shared_bytes + shared.static_bytes + RESERVED_SHARED
+    fits = room.shared_bytes // block_bytes
+    # PTX does not say how many registers are used: fewer blocks than this may fit.
     if blocks > fits and 4 * fits * threads <= room.threads:
         yield (
-            f"a block takes {taken:,} bytes of shared memory, of which a multiprocessor of {target} has "
+            f"a block takes {block_bytes:,} bytes of shared memory, of which a multiprocessor of {target} has "
             f"{room.shared_bytes:,}: {fits} {'block' if fits == 1 else 'blocks'} at once, {fits * threads} of "
             f"{room.threads:,} threads"
         )
@@ -353,13 +356,13 @@ def on_launch(kernel: Kernel) -> Iterator[str]:
 
 
 class Advice(NamedTuple):
-    """What could be better about a line.
+    """Advice on one line.
 
     Attributes
     ----------
     kernel : str
     file, line : str, int
-        Line 0: the kernel as a whole.
+        Place of the line. Line 0: the kernel as a whole.
     text : str
     """
 
@@ -373,10 +376,10 @@ class Advice(NamedTuple):
 
 
 def advice_on(kernel: Kernel) -> Iterator[Advice]:
-    """Of a kernel, each thing once a line."""
+    """Yield all advice on a kernel, each once a line."""
     for text in on_launch(kernel):
         yield Advice(kernel.name, "", 0, text)
-    given = dict.fromkeys(
+    items = dict.fromkeys(
         Advice(kernel.name, *record.where, text) for record, text in (*on_accesses(kernel), *on_code(kernel))
     )
-    yield from sorted(given, key=lambda each: (each.file, each.line))
+    yield from sorted(items, key=lambda item: (item.file, item.line))

@@ -1,4 +1,4 @@
-"""Figures of cards for rooflines: what NVIDIA's datasheets and architecture whitepapers say, at boost clock."""
+"""Rates of cards for rooflines, at boost clock, from NVIDIA's datasheets and architecture whitepapers."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from cudakit.errors import ArgumentError, shortened
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A card's highest rates.
+    """Highest rates of a card.
 
     Attributes
     ----------
     name : str
     gigabytes_per_s : float
-        Of its memory.
+        Rate of its memory.
     single, double, half, tensor : float
-        Teraflop/s without tensor cores; with them, dense, of half precision added up in single.
+        Teraflop/s without tensor cores; of `tensor` with them: dense, half precision summed in single.
     source : str
-        Where the figures stand.
+        Source of the figures.
     """
 
     name: str
@@ -33,11 +33,11 @@ class Card:
     source: str
 
     def teraflops(self, precision: Precision) -> float:
-        """The rate in a precision."""
+        """Return the rate in a precision, in teraflop/s."""
         return float(getattr(self, precision))
 
     def ridge(self, precision: Precision) -> float:
-        """Operations per byte from which on arithmetic is the limit, and no longer memory."""
+        """Return the operations per byte from which arithmetic, and not memory, is the limit."""
         return self.teraflops(precision) * 1000 / self.gigabytes_per_s
 
 
@@ -57,33 +57,33 @@ CARDS = {
 
 
 def card_of(name: str) -> Card:
-    """The card of a name.
+    """Return the card of a name.
 
     Raises
     ------
     ArgumentError
-        For one that the table lacks.
+        For a card that the table lacks.
     """
-    found = next((card for card in CARDS.values() if card.name.lower() == str(name).lower()), None)
-    if found is None:
+    match = next((card for card in CARDS.values() if card.name.lower() == str(name).lower()), None)
+    if match is None:
         raise ArgumentError(f"no figures of a card {shortened(name)}; there are those of {', '.join(CARDS)}")
-    return found
+    return match
 
 
 class Roof(NamedTuple):
-    """Where work lies under a card's roofline.
+    """Position of work under a card's roofline.
 
     Attributes
     ----------
     card : Card
     precision : str
-        In which most of its operations are.
+        Precision of most operations.
     intensity : float
         Operations a byte, if every request goes to memory.
     best_intensity : float
-        If each sector comes from memory once only, as with a perfect cache.
+        Operations a byte, if each sector comes from memory only once, as with a perfect cache.
     share : float
-        The part of the card's rate that `best_intensity` allows, at most 1.
+        Part of the card's rate that `best_intensity` allows, at most 1.
     """
 
     card: Card
@@ -97,7 +97,7 @@ class Roof(NamedTuple):
 
     @property
     def limit(self) -> str:
-        """``memory``, ``arithmetic``, or ``memory or arithmetic``: what a cache would decide."""
+        """Limit of the work: ``memory``, ``arithmetic``, or ``memory or arithmetic`` where caches decide."""
         ridge = self.card.ridge(self.precision)
         if self.best_intensity < ridge:
             return "memory"

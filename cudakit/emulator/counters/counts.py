@@ -1,4 +1,4 @@
-"""Counts by name: of a source line, of a kernel, of everything."""
+"""Counts by name: of a source line, of a kernel, of a whole report."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from cudakit.emulator.counters.requests import SECTOR
-from cudakit.emulator.counters.tally import KINDS, Record, Space
+from cudakit.emulator.counters.tally import CATEGORIES, Record, Space
 from cudakit.emulator.isa.facts import facts_of
 
 
@@ -22,11 +22,11 @@ class Requests:
     accesses : int
         Accesses of a thread.
     bytes : int
-        What the threads asked for.
+        Bytes that the threads asked for.
     sectors : int
-        Of 32 bytes, touched by each request.
+        Sectors of 32 bytes touched by each request, summed.
     least_sectors : int
-        In which the bytes of each request would fit.
+        Sectors that would hold the bytes of each request, summed.
     """
 
     requests: int = 0
@@ -37,7 +37,7 @@ class Requests:
 
     @property
     def bytes_moved(self) -> int:
-        """Those of the sectors."""
+        """Bytes of the sectors."""
         return SECTOR * self.sectors
 
     @property
@@ -56,12 +56,12 @@ class SharedRequests:
     Attributes
     ----------
     requests, accesses, bytes : int
-        As of `Requests`.
+        Accesses of a warp, accesses of a thread, and their bytes, as in `Requests`.
     wavefronts : int
         Passes through the banks.
     least_wavefronts : int
-        Passes without bank conflicts: one a request; of 8-byte accesses two, of 16-byte ones four, or half of that
-        where neighbouring lanes load the same.
+        Passes without bank conflicts. A request takes one pass; with 8-byte accesses two, with 16-byte ones four. Loads
+        of the same address by neighbouring lanes take half of that.
     """
 
     requests: int = 0
@@ -81,7 +81,7 @@ class SharedRequests:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Global or local memory: what was loaded and stored, and copied from it by ``cp.async``."""
+    """Accesses to global or local memory: loads, stores, and copies from it by ``cp.async``."""
 
     loads: Requests = Requests()
     stores: Requests = Requests()
@@ -89,7 +89,7 @@ class Memory:
 
     @property
     def all(self) -> Requests:
-        """All of them."""
+        """Sum of loads, stores and copies."""
         return self.loads + self.stores + self.copies
 
     @property
@@ -111,7 +111,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """Shared memory: what was loaded and stored, and copied to it by ``cp.async``."""
+    """Accesses to shared memory: loads, stores, and copies to it by ``cp.async``."""
 
     loads: SharedRequests = SharedRequests()
     stores: SharedRequests = SharedRequests()
@@ -119,7 +119,7 @@ class Shared:
 
     @property
     def all(self) -> SharedRequests:
-        """All of them."""
+        """Sum of loads, stores and copies."""
         return self.loads + self.stores + self.copies
 
     @property
@@ -142,13 +142,13 @@ class Atomics:
     Attributes
     ----------
     requests, operations : int
-        Of warps, and of threads.
+        Operations of warps, and of threads.
     sectors : int
-        Of 32 bytes of global memory, touched by each turn of each request.
+        Sectors of 32 bytes of global memory, touched by each turn of each request.
     addresses : int
-        Distinct ones in each request, summed.
+        Distinct addresses in each request, summed.
     rounds : int
-        The most threads of a request that name one address, summed: how often they have to take turns.
+        Turns of each request, summed: the most threads of a request that name one address.
     """
 
     requests: int = 0
@@ -159,31 +159,31 @@ class Atomics:
 
     @property
     def contention(self) -> float:
-        """Turns of a request: 1 where no two threads of a warp ever name one address, 32 where all do."""
+        """Turns of a request: 1 where no two threads of a warp name one address, 32 where all do."""
         return self.rounds / self.requests if self.requests else 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What instructions did.
+    """Counts of executed instructions.
 
     Attributes
     ----------
     instructions : int
-        Of warps.
+        Instructions of warps.
     thread_instructions : int
-        Of threads: an instruction counts once for each that takes part.
+        Instructions of threads: one counts once for each thread that takes part.
     kinds : dict of str to int
-        Instructions of warps by kind: ``single``, ``integer``, ``load``, …
+        Instructions of warps by category: ``single``, ``integer``, ``load``, …
     flops : dict of str to int
         Floating-point operations by precision (``half``, ``single``, ``double``, ``tensor``); ``fma`` is two.
     global_, local : Memory
     shared : Shared
     atomics : Atomics
     barrier_waits : int
-        Warps that came to a barrier of their block.
+        Arrivals of warps at a barrier of their block.
     branches, divergent_branches : int
-        Branches of warps, and those that some threads of the warp took and others did not.
+        Branches of warps, and branches that only some threads of the warp took.
     not_counted : dict of str to int
         Instructions whose accesses are not in the counts of memory: of textures, bulk copies, ``wmma`` loads.
     """
@@ -207,68 +207,68 @@ class Counts:
         return self.thread_instructions / self.instructions if self.instructions else 32.0
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as plain values, for JSON."""
-        found = asdict(self)
-        found["active_lanes"] = self.active_lanes
-        found["shared"]["bank_conflicts"] = self.shared.bank_conflicts
+        """Return all counts as plain values, for JSON."""
+        values = asdict(self)
+        values["active_lanes"] = self.active_lanes
+        values["shared"]["bank_conflicts"] = self.shared.bank_conflicts
         for name in ("global_", "local"):
-            found[name]["coalescing"] = getattr(self, name).coalescing
-        found["atomics"]["contention"] = self.atomics.contention
-        found["global"] = found.pop("global_")
-        return found
+            values[name]["coalescing"] = getattr(self, name).coalescing
+        values["atomics"]["contention"] = self.atomics.contention
+        values["global"] = values.pop("global_")
+        return values
 
 
 def counts_of(records: Iterable[Record]) -> Counts:
-    """What some instructions did together."""
+    """Return the counts of some instructions together."""
     records = list(records)
-    kinds = dict.fromkeys(KINDS, 0)
+    by_category = dict.fromkeys(CATEGORIES, 0)
     flops: dict[str, int] = {}
     not_counted: dict[str, int] = {}
     spaces: dict[tuple[str, str], list[Space]] = {}
     for record in records:
-        kinds[record.kind] += record.warps
+        by_category[record.category] += record.warps
         if record.precision is not None:
             flops[record.precision] = flops.get(record.precision, 0) + round(record.operations * record.lanes)
         if record.unseen:
-            name = str(record.given)
+            name = str(record.instr)
             not_counted[name] = not_counted.get(name, 0) + record.warps
-        for key, found in record.spaces.items():
-            spaces.setdefault(key, []).append(found)
+        for key, counted in record.spaces.items():
+            spaces.setdefault(key, []).append(counted)
 
     def of(space: str, use: str) -> tuple[int, ...]:
-        found = spaces.get((space, use), ())
-        return tuple(sum(getattr(each, name) for each in found) for name in Space.__slots__)
+        entries = spaces.get((space, use), ())
+        return tuple(sum(getattr(entry, name) for entry in entries) for name in Space.__slots__)
 
-    atomic = [found for (_, use), each in spaces.items() if use == "atomics" for found in each]
-    branches = [record for record in records if facts_of(record.given).does == "branches"]
+    atomic = [entry for (_, use), entries in spaces.items() if use == "atomics" for entry in entries]
+    branches = [record for record in records if facts_of(record.instr).does == "branches"]
     return Counts(
         instructions=sum(record.warps for record in records),
         thread_instructions=sum(record.lanes for record in records),
-        kinds={kind: count for kind, count in kinds.items() if count},
+        kinds={category: count for category, count in by_category.items() if count},
         flops=flops,
         global_=Memory(*(Requests(*of("global", use)) for use in ("loads", "stores", "copies"))),
         local=Memory(*(Requests(*of("local", use)) for use in ("loads", "stores"))),
         shared=Shared(*(SharedRequests(*of("shared", use)) for use in ("loads", "stores", "copies"))),
         atomics=Atomics(
-            sum(each.requests for each in atomic),
-            sum(each.lanes for each in atomic),
+            sum(entry.requests for entry in atomic),
+            sum(entry.lanes for entry in atomic),
             of("global", "atomics")[3],
             sum(record.addresses for record in records),
             sum(record.rounds for record in records),
         ),
         barrier_waits=sum(record.warps for record in records if _is_block_barrier(record)),
         branches=sum(record.warps for record in branches),
-        divergent_branches=sum(record.parted for record in branches),
+        divergent_branches=sum(record.divergent for record in branches),
         not_counted=not_counted,
     )
 
 
 def _is_block_barrier(record: Record) -> bool:
-    return facts_of(record.given).does == "waits" and "cluster" not in record.given.modifiers
+    return facts_of(record.instr).does == "waits" and "cluster" not in record.instr.modifiers
 
 
 class Line(NamedTuple):
-    """A source line, and what its instructions did."""
+    """A source line with the counts of its instructions."""
 
     file: str
     line: int
@@ -277,15 +277,15 @@ class Line(NamedTuple):
 
 
 def lines_of(records: Iterable[Record]) -> list[Line]:
-    """Lines that did anything, by file and number."""
+    """Return the lines with executed instructions, by file and number."""
     by_line: dict[tuple[str, int], list[Record]] = {}
     for record in records:
         by_line.setdefault(record.where, []).append(record)
     return [
-        Line(file, line, found[0].text or _instructions(found), counts_of(found))
-        for (file, line), found in sorted(by_line.items())
+        Line(file, line, line_records[0].text or _instructions(line_records), counts_of(line_records))
+        for (file, line), line_records in sorted(by_line.items())
     ]
 
 
 def _instructions(records: list[Record]) -> str:
-    return ", ".join(dict.fromkeys(str(each.given) for each in records))
+    return ", ".join(dict.fromkeys(str(record.instr) for record in records))

@@ -1,4 +1,4 @@
-"""The report as one page of HTML, with its style and its plots in it: nothing is fetched, and no script runs."""
+"""Report as one page of HTML, with style and plots inside: the page fetches nothing and runs no script."""
 
 from __future__ import annotations
 
@@ -14,88 +14,89 @@ from cudakit.emulator.counters.cards import Roof
 from cudakit.emulator.counters.counts import Counts, Line
 from cudakit.types.shown import Table, table_html
 
-#: Lines that are shown around those that did anything, and gaps that are shown whole.
+#: Displayed lines around lines with counts, and gaps that are displayed whole.
 _AROUND, _GAP = 1, 4
 _HOT, _WARM, _DIM, _PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[2m", "\x1b[0m"
 
 
 class Shown(NamedTuple):
-    """A line of the source as it is shown.
+    """A displayed source line.
 
     Attributes
     ----------
     number : int
-        0 where lines are left out.
+        Number of the line; 0 where lines are left out.
     text : str
     share : float
-        Of all instructions of the report.
+        Share of all instructions of the report.
     heat : int
         2 for the hottest lines, 1 for warm ones.
-    found : Line or None
+    line : Line or None
+        Counts of the line, if it has any.
     """
 
     number: int
     text: str
     share: float
     heat: int
-    found: Line | None
+    line: Line | None
 
     @property
     def percent(self) -> str:
-        """Its share in words; empty for lines that did nothing."""
-        return f"{100 * self.share:.1f} %" if self.found is not None else ""
+        """Share of the line in words; empty for lines without counts."""
+        return f"{100 * self.share:.1f} %" if self.line is not None else ""
 
     @property
     def memory(self) -> str:
-        """What it asked of memory, in a few words."""
-        return memory_of(self.found) if self.found is not None else ""
+        """Memory traffic of the line, in a few words."""
+        return memory_of(self.line) if self.line is not None else ""
 
 
 def listing(lines: Iterable[Line]) -> Iterator[tuple[str, list[Shown]]]:
-    """Each file with its lines: those that did anything, and some around them."""
+    """Yield each file with its displayed lines: lines with counts, and some around them."""
     by_file: dict[str, dict[int, Line]] = {}
     for line in lines:
         by_file.setdefault(line.file, {})[line.line] = line
     total = sum(line.counts.instructions for of_file in by_file.values() for line in of_file.values()) or 1
     for file, of_file in by_file.items():
         shown: list[Shown] = []
-        wanted = sorted(of_file)
+        numbers = sorted(of_file)
         last = 0
-        for number in _with_context(wanted):
+        for number in _with_context(numbers):
             if last and number > last + 1:
                 shown.append(Shown(0, "", 0.0, 0, None))
             last = number
-            found = of_file.get(number)
-            text = linecache.getline(file, number).rstrip() or (found.text if found is not None else "")
-            if found is None and not text and number not in range(wanted[0], wanted[-1]):
+            counted_line = of_file.get(number)
+            text = linecache.getline(file, number).rstrip() or (counted_line.text if counted_line is not None else "")
+            if counted_line is None and not text and number not in range(numbers[0], numbers[-1]):
                 continue
-            share = found.counts.instructions / total if found is not None else 0.0
-            shown.append(Shown(number, text, share, _heat(found, share), found))
+            share = counted_line.counts.instructions / total if counted_line is not None else 0.0
+            shown.append(Shown(number, text, share, _heat(counted_line, share), counted_line))
         yield file, shown
 
 
-def _with_context(wanted: list[int]) -> list[int]:
-    near = {number + step for number in wanted for step in range(-_AROUND, _AROUND + 1) if number + step > 0}
-    for before, after in pairwise(wanted):
+def _with_context(numbers: list[int]) -> list[int]:
+    near = {number + step for number in numbers for step in range(-_AROUND, _AROUND + 1) if number + step > 0}
+    for before, after in pairwise(numbers):
         if after - before <= _GAP:
             near.update(range(before, after))
     return sorted(near)
 
 
-def _heat(found: Line | None, share: float) -> int:
-    if found is None:
+def _heat(line: Line | None, share: float) -> int:
+    if line is None:
         return 0
-    counts = found.counts
+    counts = line.counts
     wasteful = counts.global_.coalescing >= 4 or counts.shared.bank_conflicts > counts.shared.all.least_wavefronts
     return 2 if wasteful or share >= 0.25 else 1 if share >= 0.1 else 0
 
 
 def memory_of(line: Line) -> str:
-    """What a line asked of memory, in a few words."""
+    """Return the memory traffic of a line, in a few words."""
     counts, parts = line.counts, []
-    if (found := counts.global_.all).requests:
-        more = f", least {found.least_sectors:,}" if found.sectors > found.least_sectors else ""
-        parts.append(f"{found.sectors:,} sectors{more}")
+    if (accesses := counts.global_.all).requests:
+        more = f", least {accesses.least_sectors:,}" if accesses.sectors > accesses.least_sectors else ""
+        parts.append(f"{accesses.sectors:,} sectors{more}")
     if (local := counts.local.all).requests:
         parts.append(f"{local.sectors:,} local sectors")
     if (shared := counts.shared.all).requests:
@@ -110,23 +111,23 @@ def memory_of(line: Line) -> str:
     return "; ".join(parts)
 
 
-def annotated(found: Iterable[Line], colour: bool) -> str:
-    """The source as lines of text."""
+def annotated(source_lines: Iterable[Line], colour: bool) -> str:
+    """Return the annotated source as text."""
     lines = []
-    for file, shown in listing(found):
+    for file, shown in listing(source_lines):
         lines.append(file)
-        width = max(len(each.memory) for each in shown)
-        for each in shown:
-            if not each.number:
+        width = max(len(row.memory) for row in shown)
+        for row in shown:
+            if not row.number:
                 lines.append("     …")
                 continue
-            text = f"{each.number:6} {each.percent:>7}  {each.memory:{width}}  {each.text}".rstrip()
-            tint = ("" if each.found is not None else _DIM, _WARM, _HOT)[each.heat]
+            text = f"{row.number:6} {row.percent:>7}  {row.memory:{width}}  {row.text}".rstrip()
+            tint = ("" if row.line is not None else _DIM, _WARM, _HOT)[row.heat]
             lines.append(f"{tint}{text}{_PLAIN}" if colour and tint else text)
     return "\n".join(lines)
 
 
-#: A kernel's name, its launches, and what it did.
+#: Name, launches and counts of a kernel.
 Row: TypeAlias = tuple[str, int, Counts]
 
 _STYLE = """
@@ -167,24 +168,24 @@ svg .mark { fill: var(--mark); stroke: var(--mark); stroke-width: 2; }
 .dim { color: var(--dim); }
 """
 _LONGEST = 48
-#: Lines that a plot shows.
+#: Most lines of a plot.
 _MOST_LINES = 8
 
 
 def page(rows: Sequence[Row], counts: Counts, roof: Roof, advice: Iterable[Advice], lines: Sequence[Line]) -> str:
-    """The page.
+    """Return the page.
 
     Parameters
     ----------
     rows : sequence of (str, int, Counts)
-        The kernels.
+        Name, launches and counts of each kernel.
     counts : Counts
-        Of all of them.
+        Counts of all kernels.
     roof : Roof
     advice : iterable of Advice
     lines : sequence of Line
     """
-    told = [f"<li>{escape(str(each))}</li>" for each in advice]
+    items = [f"<li>{escape(str(item))}</li>" for item in advice]
     parts = [
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8"><title>What the kernels do</title>',
@@ -193,9 +194,9 @@ def page(rows: Sequence[Row], counts: Counts, roof: Roof, advice: Iterable[Advic
         "<h1>What the kernels do</h1>",
         '<p class="dim">Exact counts of the emulator, of the instructions of the PTX; there is no time in them.</p>',
         f'<div class="wide">{table_html(kernel_table(rows, counts, whole=True), len(rows) + 1)}</div>',
-        *(["<h2>Advice</h2>", f"<ul>{''.join(told)}</ul>"] if told else []),
+        *(["<h2>Advice</h2>", f"<ul>{''.join(items)}</ul>"] if items else []),
         "<h2>Instructions by kind</h2>",
-        _kinds(counts.kinds),
+        _category_plot(counts.kinds),
         *_by_line(lines),
         f"<h2>Roofline of {escape(roof.card.name)}</h2>",
         f"<p>{escape(str(roof))}.</p>" if counts.flops else "<p>There are no floating-point operations.</p>",
@@ -210,7 +211,7 @@ def page(rows: Sequence[Row], counts: Counts, roof: Roof, advice: Iterable[Advic
 
 
 def kernel_table(rows: Sequence[Row], counts: Counts, whole: bool = False) -> Table:
-    """What each kernel did, and all of them; on the page, which has room for it, with two columns more."""
+    """Return the table of counts by kernel, with a total. On the page, which is wider, it has two more columns."""
     cells = [_cells(*row) for row in rows]
     if len(cells) > 1:
         cells.append(_cells("all", sum(launches for _, launches, _ in rows), counts))
@@ -238,7 +239,7 @@ def _cells(name: str, launches: int, counts: Counts) -> dict[str, object]:
 
 
 class _Bar(NamedTuple):
-    """A bar of a plot: what it is of, how long it is, how much of that need not be, and what is said of it."""
+    """A bar of a plot: name, length, the part of the length that is avoidable, and text."""
 
     name: str
     length: int
@@ -246,35 +247,38 @@ class _Bar(NamedTuple):
     text: str
 
 
-def _kinds(kinds: dict[str, int]) -> str:
-    """Bars, the longest first."""
-    ordered, total = sorted(kinds.items(), key=lambda item: -item[1]), sum(kinds.values())
+def _category_plot(counts: dict[str, int]) -> str:
+    """Return a plot of instructions by category, the longest bar first."""
+    ordered, total = sorted(counts.items(), key=lambda item: -item[1]), sum(counts.values())
     return _plot(
-        "instructions by kind", [_Bar(kind, count, 0, f"{count:,} ({count / total:.1%})") for kind, count in ordered]
+        "instructions by kind",
+        [_Bar(category, count, 0, f"{count:,} ({count / total:.1%})") for category, count in ordered],
     )
 
 
 def _by_line(lines: Sequence[Line]) -> Iterator[str]:
-    """Plots of the lines that cost the most, where any costs anything."""
+    """Yield plots of the lines with the most sectors and wavefronts."""
     touched = [(line, line.counts.global_.all) for line in lines]
-    passed = [(line, line.counts.shared.all) for line in lines]
-    sectors = [_bar(line, each.sectors, each.least_sectors) for line, each in touched if each.sectors]
-    wavefronts = [_bar(line, each.wavefronts, each.least_wavefronts) for line, each in passed if each.wavefronts]
-    for title, what, found in (("Sectors of global memory by line", "sectors", sectors),
+    shared = [(line, line.counts.shared.all) for line in lines]
+    sectors = [_bar(line, requests.sectors, requests.least_sectors) for line, requests in touched if requests.sectors]
+    wavefronts = [
+        _bar(line, requests.wavefronts, requests.least_wavefronts) for line, requests in shared if requests.wavefronts
+    ]
+    for title, unit, bars in (("Sectors of global memory by line", "sectors", sectors),
                                ("Wavefronts of shared memory by line", "wavefronts", wavefronts)):  # fmt: skip
-        if found:
+        if bars:
             yield f"<h2>{title}</h2>"
-            yield _plot(f"{what} by line", sorted(found, key=lambda bar: -bar.length)[:_MOST_LINES], "lines")
-            yield f'<p class="dim">The second colour: {what} beyond the least in which the accesses would fit.</p>'
+            yield _plot(f"{unit} by line", sorted(bars, key=lambda bar: -bar.length)[:_MOST_LINES], "lines")
+            yield f'<p class="dim">The second colour: {unit} beyond the least in which the accesses would fit.</p>'
 
 
-def _bar(line: Line, taken: int, least: int) -> _Bar:
-    more = f", least {least:,}" if least < taken else ""
-    return _Bar(f"{line.line}: {line.text.strip()}", taken, taken - least, f"{taken:,}{more}")
+def _bar(line: Line, used: int, least: int) -> _Bar:
+    more = f", least {least:,}" if least < used else ""
+    return _Bar(f"{line.line}: {line.text.strip()}", used, used - least, f"{used:,}{more}")
 
 
-def _plot(label: str, bars: Sequence[_Bar], kind: str = "") -> str:
-    """Bars one under the other, which are as long as each is of the longest."""
+def _plot(label: str, bars: Sequence[_Bar], style: str = "") -> str:
+    """Return bars one under the other, each relative to the longest."""
     longest = max((bar.length for bar in bars), default=1)
 
     def part(length: int, of: str) -> str:
@@ -285,11 +289,11 @@ def _plot(label: str, bars: Sequence[_Bar], kind: str = "") -> str:
         f"{escape(bar.text)}</span>"
         for bar in bars
     )
-    return f'<div class="plot {kind}" role="figure" aria-label="{label}">{"".join(rows)}</div>'
+    return f'<div class="plot {style}" role="figure" aria-label="{label}">{"".join(rows)}</div>'
 
 
 def _roofline(roof: Roof) -> str:
-    """Both axes in powers of ten: operations a byte, and the rate that memory or arithmetic allow."""
+    """Return the roofline: operations a byte against the rate that memory or arithmetic allow, in powers of ten."""
     left, top, width, height = 44, 8, 300, 200
     peak, ridge = roof.card.teraflops(roof.precision), roof.card.ridge(roof.precision)
     low = min(-2, int(log10(roof.intensity)) - 1)
@@ -316,8 +320,8 @@ def _roofline(roof: Roof) -> str:
         if floor <= power
     ]
     marks = [
-        f'<circle class="mark" cx="{x(each):.1f}" cy="{y(reached(each)):.1f}" r="4"/>'
-        for each in dict.fromkeys((roof.intensity, roof.best_intensity))
+        f'<circle class="mark" cx="{x(intensity):.1f}" cy="{y(reached(intensity)):.1f}" r="4"/>'
+        for intensity in dict.fromkeys((roof.intensity, roof.best_intensity))
     ]
     between = (
         f'<line class="mark" x1="{x(roof.intensity):.1f}" y1="{y(reached(roof.intensity)):.1f}" '
@@ -340,12 +344,12 @@ def _roofline(roof: Roof) -> str:
 def _sources(lines: Iterable[Line]) -> Iterable[str]:
     for file, shown in listing(lines):
         rows = []
-        for each in shown:
-            if not each.number:
+        for row in shown:
+            if not row.number:
                 rows.append("<tr><td></td><td></td><td></td><td>…</td></tr>")
                 continue
             rows.append(
-                f'<tr class="heat{each.heat}"><td>{each.number}</td><td>{each.percent}</td>'
-                f"<td>{escape(each.memory)}</td><td>{escape(each.text)}</td></tr>"
+                f'<tr class="heat{row.heat}"><td>{row.number}</td><td>{row.percent}</td>'
+                f"<td>{escape(row.memory)}</td><td>{escape(row.text)}</td></tr>"
             )
         yield f'<h3>{escape(file)}</h3><div class="wide"><table class="source">{"".join(rows)}</table></div>'

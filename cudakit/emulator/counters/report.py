@@ -1,4 +1,4 @@
-"""Turning counters on, and what was counted, as users see it: fields, tables, annotated source, a page."""
+"""Counters for users: switching them on, and the report as fields, tables, annotated source and a page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from cudakit.types.shown import Part, Reported
 
 
 class _Counted:
-    """Counts of some records, by the names that `Counts` has for them."""
+    """Counts of some records, by the names of `Counts`."""
 
     instructions: int
     thread_instructions: int
@@ -42,7 +42,7 @@ class _Counted:
 
     @property
     def counts(self) -> Counts:
-        """All of them, as they are now."""
+        """Current counts."""
         return counts_of(self._records())
 
     def __getattr__(self, name: str) -> Any:
@@ -54,17 +54,17 @@ class _Counted:
 
     @property
     def lines(self) -> list[Line]:
-        """Source lines that did anything, by file and number."""
+        """Source lines with executed instructions, by file and number."""
         return lines_of(self._records())
 
 
 class KernelReport(_Counted):
-    """What one kernel did, in all its launches.
+    """Counts of one kernel, over all its launches.
 
     Attributes
     ----------
     name : str
-        With its template arguments.
+        Name with template arguments.
     launches, blocks, threads : int
     """
 
@@ -83,24 +83,24 @@ class KernelReport(_Counted):
 
     @property
     def advice(self) -> list[Advice]:
-        """What to change, where that is sure."""
+        """Advice on the kernel, where the counts leave no doubt."""
         return list(advice_on(self._kernel))
 
 
 class Report(Reported, _Counted):
-    """What kernels did on the emulator: counts of all of them by name, and of each kernel and line.
+    """Counts of the emulator's kernels: of all of them by name, and of each kernel and line.
 
-    The counts are exact, of the instructions of the PTX; there is no time in them. Requests, sectors, wavefronts and
-    bank conflicts are those that a GPU's own counters show, where the compiler keeps the accesses as they are.
+    The counts are exact, of the PTX instructions. There are no times. Requests, sectors, wavefronts and bank conflicts
+    are the figures of a GPU's own counters, where the compiler keeps the accesses as they are.
 
     Attributes
     ----------
     instructions, thread_instructions : int
-        Of warps, and of threads.
+        Instructions of warps, and of threads.
     active_lanes : float
         Threads that take part in an instruction, on average; of 32.
     kinds, flops : dict of str to int
-        Instructions of warps by kind; floating-point operations by precision.
+        Instructions of warps by category; floating-point operations by precision.
     global_, local : Memory
         Requests, bytes, sectors, coalescing; in all, and of `loads`, `stores` and `copies`.
     shared : Shared
@@ -130,7 +130,7 @@ class Report(Reported, _Counted):
 
     @property
     def kernels(self) -> dict[str, KernelReport]:
-        """Each kernel by its name, in the order of their first launches."""
+        """Report of each kernel by name, in the order of their first launches."""
         return {name: KernelReport(kernel) for name, kernel in list(self._tally.kernels.items())}
 
     @property
@@ -140,27 +140,27 @@ class Report(Reported, _Counted):
 
     @property
     def advice(self) -> list[Advice]:
-        """What to change, where that is sure."""
-        return [each for kernel in self.kernels.values() for each in kernel.advice]
+        """Advice on all kernels, where the counts leave no doubt."""
+        return [item for kernel in self.kernels.values() for item in kernel.advice]
 
     def roofline(self, card: str = "H200") -> Roof:
-        """Where all of it lies under the roofline of a card.
+        """Return the position of all counted work under the roofline of a card.
 
         Parameters
         ----------
         card : str
-            One of the table: H200, H100, A100, L40S, L4, T4, RTX 4090, RTX 3090.
+            Name of a card in the table: H200, H100, A100, L40S, L4, T4, RTX 4090, RTX 3090.
 
         Raises
         ------
         ArgumentError
             For a card that the table lacks.
         """
-        counts, found = self.counts, card_of(card)
+        counts, figures = self.counts, card_of(card)
         precision: Any = max(counts.flops, key=lambda name: counts.flops[name], default="single")
         operations = sum(counts.flops.values())
         moved, least = counts.global_.all.bytes_moved, self.footprint
-        return Roof(found, precision, operations / moved if moved else 0.0, operations / least if least else 0.0)
+        return Roof(figures, precision, operations / moved if moved else 0.0, operations / least if least else 0.0)
 
     def _rows(self) -> list[Row]:
         return [(kernel.name, kernel.launches, kernel.counts) for kernel in self.kernels.values()]
@@ -173,21 +173,21 @@ class Report(Reported, _Counted):
             yield f"not in the counts of memory: {listed}"
 
     def annotated(self, colour: bool | None = None) -> str:
-        """The source, each line with its share of the instructions and what it asked of memory.
+        """Return the source, each line with its share of the instructions and its memory traffic.
 
         Parameters
         ----------
         colour : bool, optional
-            Whether hot lines are coloured; default: if standard output is a terminal and ``NO_COLOR`` is not set.
+            Whether hot lines are coloured. Default: if standard output is a terminal and ``NO_COLOR`` is not set.
         """
         return annotated(self.lines, sys.stdout.isatty() and "NO_COLOR" not in os.environ if colour is None else colour)
 
     def to_json(self) -> str:
-        """All counts, by kernel and line, and the advice."""
+        """Return all counts, by kernel and line, and the advice, as JSON."""
         return json.dumps(self.to_dict(), indent=1)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as plain values."""
+        """Return all counts, by kernel and line, and the advice, as plain values."""
 
         def values(of: KernelReport | Line, *names: str) -> dict[str, Any]:
             return {name: getattr(of, name) for name in names} | of.counts.to_dict()
@@ -201,42 +201,42 @@ class Report(Reported, _Counted):
         return {"kernels": kernels, "footprint": self.footprint, "advice": advice}
 
     def html(self, card: str = "H200") -> str:
-        """One page with tables, plots and the annotated source, which needs no other file.
+        """Return one page with tables, plots and the annotated source, which needs no other file.
 
         Parameters
         ----------
         card : str
-            Whose roofline is drawn, as for `roofline`.
+            Name of the card whose roofline is drawn, as for `roofline`.
         """
         return page(self._rows(), self.counts, self.roofline(card), self.advice, self.lines)
 
     def save_html(self, path: str | os.PathLike[str], card: str = "H200") -> None:
-        """Write that page to a file."""
+        """Write the page of `html` to a file."""
         Path(path).write_text(self.html(card), encoding="utf-8")
 
 
-def _plural(count: int, one: str, many: str) -> str:
-    return f"{count:,} {one if count == 1 else many}"
+def _plural(count: int, singular: str, many: str) -> str:
+    return f"{count:,} {singular if count == 1 else many}"
 
 
 @contextlib.contextmanager
 def counters(stream: EmulatedStream | None = None) -> Iterator[Report]:
-    """Count what kernels do inside the block.
+    """Count the instructions and accesses of kernels that run inside the block.
 
     Parameters
     ----------
     stream : EmulatedStream, optional
-        Whose kernels are counted, and those of streams that are made like it meanwhile; default: of all the emulator's.
+        Stream whose kernels are counted, with streams made like it meanwhile. Default: all streams of the emulator.
 
     Yields
     ------
     Report
-        Whose counts grow with each launch. Kernels of tiles are not counted.
+        Counts of the block. They grow with each launch. Tile kernels are not counted.
 
     Raises
     ------
     ArgumentError
-        For a stream of a GPU, whose counters Nsight Compute reads.
+        For a stream of a GPU: Nsight Compute reads a GPU's counters.
 
     Examples
     --------
@@ -260,4 +260,4 @@ def counters(stream: EmulatedStream | None = None) -> Iterator[Report]:
         if stream is None:
             EVERYWHERE.remove(tally)
         else:
-            stream.observers = tuple(each for each in stream.observers if each is not tally)
+            stream.observers = tuple(observer for observer in stream.observers if observer is not tally)

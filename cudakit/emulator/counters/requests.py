@@ -1,8 +1,8 @@
-"""What a warp's access asks of the memory system: sectors of 32 bytes, wavefronts of shared memory, contention.
+"""Requests of warps to the memory system: sectors of 32 bytes, wavefronts of shared memory, contention.
 
-A request is one access of one warp. Lanes come as flat arrays with a `Group`, which says how they lie in warps. How the
-lanes lie to each other and in their array is the pattern that advice rests on. Addresses count as on a device, whose
-memory begins at a multiple of 256 bytes; NumPy puts arrays anywhere.
+A request is one access of one warp. Lanes come as flat arrays with a `Group`, which knows their warps. The pattern of
+a request, on which advice rests, is how its lanes' addresses are spaced in their array. Addresses count as on a device,
+where memory begins at a multiple of 256 bytes; NumPy puts arrays anywhere.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Group:
     ----------
     machine : Machine
     lanes, warps : int
-        How many.
+        Number of lanes and of warps.
     lane : numpy.ndarray
-        Of each: its number in the warp.
+        Number of each lane in its warp.
     is_full : bool
-        Whether all lanes of its warps are there.
+        Whether all lanes of the warps take part.
     """
 
     warps: int
@@ -46,7 +46,7 @@ class Group:
         if index is None:
             self.warp = machine.warp_of
         else:
-            # Where blocks have whole warps, a shift is several times quicker than to look it up.
+            # Where blocks have whole warps, a shift is several times faster than a lookup.
             self.warp = index >> 5 if whole else machine.warp_of[index]
         self.lanes: int = self.warp.size
         if index is None and whole:
@@ -57,15 +57,15 @@ class Group:
 
     @cached_property
     def is_first(self) -> np.ndarray:
-        """Whether each lane is the first of its warp."""
-        found = np.empty(self.lanes, bool)
-        found[:1] = True
-        np.not_equal(self.warp[1:], self.warp[:-1], out=found[1:])
-        return found
+        """Flags of the lanes that are the first of their warp."""
+        flags = np.empty(self.lanes, bool)
+        flags[:1] = True
+        np.not_equal(self.warp[1:], self.warp[:-1], out=flags[1:])
+        return flags
 
     @cached_property
     def of_first_block(self) -> Group | None:
-        """Those of the first block, if all blocks have the same."""
+        """Group of the first block's lanes, if all blocks have the same; else None."""
         blocks, threads = self.machine.blocks, self.machine.threads
         if blocks == 1 or self.lanes % blocks:
             return None
@@ -77,7 +77,7 @@ class Group:
 
     @cached_property
     def sizes(self) -> tuple[np.ndarray, np.ndarray]:
-        """The warps, by their numbers in the machine, and how many lanes each has."""
+        """Numbers of the warps, and how many lanes each has."""
         starts = np.flatnonzero(self.is_first)
         return self.warp[starts], np.diff(starts, append=self.lanes)
 
@@ -87,23 +87,23 @@ class Group:
 
     @cached_property
     def places(self) -> np.ndarray:
-        """Of each lane, 32 times its row, and its number in the warp."""
+        """Place of each lane: 32 times its row, plus its number in the warp."""
         return np.asarray(np.repeat(np.arange(self.warps), self.sizes[1]) * WARP + self.lane)
 
     @cached_property
     def there(self) -> np.ndarray | None:
-        """Whether each lane of each warp is among them, (warps, 32); None: all are."""
+        """Flags of the lanes that take part, (warps, 32); None: all do."""
         if self.is_full:
             return None
-        found = np.zeros(self.warps * WARP, bool)
-        found[self.places] = True
-        return found.reshape(-1, WARP)
+        flags = np.zeros(self.warps * WARP, bool)
+        flags[self.places] = True
+        return flags.reshape(-1, WARP)
 
     def pieces(self, values: np.ndarray, warps: int = 256) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
-        """Values a lane as (warps, 32), and `there`, of a few warps at a time, where lanes that are not there have
-        what the first of their warp has.
+        """Yield values as (warps, 32), with `there`, for a few warps at a time.
 
-        What is made of so little is memory that is there already; that for all warps would come from the system anew.
+        Absent lanes have the value of the first lane of their warp. Small pieces reuse memory; arrays for all warps
+        would be allocated by the system each time.
         """
         rows = values
         if not self.is_full:
@@ -116,10 +116,10 @@ class Group:
 
 
 def evenly_apart(addresses: np.ndarray) -> bool:
-    """Whether from each lane to the next it is the same number of bytes."""
+    """Return whether the addresses of consecutive lanes differ by one number."""
     step, many = addresses[1:2] - addresses[:1], WARP
     first = 0
-    # The first lanes of most that are not show it.
+    # The first lanes show it for most uneven addresses.
     while first < addresses.size - 1:
         some = addresses[first : first + many + 1]
         if not (some[1:] - some[:-1] == step).all():
@@ -128,20 +128,26 @@ def evenly_apart(addresses: np.ndarray) -> bool:
     return True
 
 
-def _summed(found: Iterable[tuple[int, ...]]) -> Iterator[int]:
-    """The sums of each number."""
-    return map(sum, zip(*found, strict=True))
+def _summed(rows: Iterable[tuple[int, ...]]) -> Iterator[int]:
+    """Return the sum of each column."""
+    return map(sum, zip(*rows, strict=True))
 
 
 def sectors(group: Group, addresses: np.ndarray, size: int, shift: int = 0) -> tuple[int, int]:
-    """Sectors that requests touch, of addresses less `shift`, and the least that their bytes would fit in."""
-    taken, least = _summed(_sectors(rows, size, shift) for rows, _ in group.pieces(addresses))
-    return taken, least
+    """Return the sectors that requests touch, and the least that would hold their bytes.
+
+    `shift` is subtracted first.
+    """
+    used, least = _summed(_sectors(rows, size, shift) for rows, _ in group.pieces(addresses))
+    return used, least
 
 
 @lru_cache(maxsize=4096)
 def even_sectors(base: int, step: int, size: int) -> tuple[int, int]:
-    """The same of one warp, whose lanes are `step` bytes apart, from `base` bytes into a sector on."""
+    """Return the sectors of one warp whose lanes are `step` bytes apart, from `base` bytes into a sector on.
+
+    The second number is the least that would hold the bytes.
+    """
     return _sectors((base + step * np.arange(WARP)).astype(np.uint64)[None], size, 0)
 
 
@@ -157,15 +163,18 @@ def _sectors(rows: np.ndarray, size: int, shift: int) -> tuple[int, int]:
 
 
 def _begins(flat: np.ndarray, width: int) -> np.ndarray:
-    """Where in sorted rows of so many lanes another row or value begins."""
-    found = np.empty(flat.size, bool)
-    np.not_equal(flat[1:], flat[:-1], out=found[1:])
-    found[::width] = True
-    return found
+    """Return where a new row or value begins in sorted rows of `width` lanes."""
+    begins = np.empty(flat.size, bool)
+    np.not_equal(flat[1:], flat[:-1], out=begins[1:])
+    begins[::width] = True
+    return begins
 
 
 def local_sectors(group: Group, offsets: np.ndarray, size: int) -> tuple[int, int]:
-    """The same in local memory, where words of four bytes of a warp's threads lie beside each other."""
+    """Return the sectors of local memory that requests touch, and the least that would hold their bytes.
+
+    Words of four bytes of a warp's threads are adjacent there.
+    """
     words = max(1, size // BANK_BYTES)
     least = group.warps * size if group.is_full else int((-(-group.sizes[1] * size // SECTOR)).sum())
     return words * sum(_local_sectors(_units(*some, size)) for some in group.pieces(offsets, 2048)), least
@@ -176,7 +185,7 @@ def _local_sectors(units: np.ndarray) -> int:
     eights = units.reshape(-1, 8)
     if units[0, 0] >= 0 and (units == units[0, 0]).all():
         return len(eights)
-    # To compare eight lanes with each other takes half as long as to sort them.
+    # Comparing eight lanes with each other takes half as long as sorting them.
     by_lane = np.ascontiguousarray(eights.T)
     count = 0
     for number, of_lane in enumerate(by_lane):
@@ -188,57 +197,63 @@ def _local_sectors(units: np.ndarray) -> int:
 
 
 def wavefronts(group: Group, offsets: np.ndarray, size: int, unites: bool = False) -> tuple[int, int]:
-    """Passes that requests take through the banks of shared memory, and those that they would take without conflicts.
+    """Return the passes of requests through the banks of shared memory, and the passes without conflicts.
 
-    Each of 32 banks gives four bytes of one row a pass. Accesses of 8 bytes are taken by half warps, of 16 by quarters.
-    Of loads, which `unites` says, two parts go together where neighbouring lanes, or next but one, read the same.
+    Each of 32 banks serves four bytes of one row a pass. Accesses of 8 bytes are served by half warps, of 16 by
+    quarters. Of loads (`unites`) two parts share a pass where lanes i and i ^ 1, or i and i ^ 2, read the same.
     """
     parts = max(1, size // BANK_BYTES)
-    taken, least = _summed(_wavefronts(_units(*some, size), parts, unites) for some in group.pieces(offsets))
-    return taken, least
+    used, least = _summed(_wavefronts(_units(*some, size), parts, unites) for some in group.pieces(offsets))
+    return used, least
 
 
-def _wavefronts(held: np.ndarray, parts: int, unites: bool) -> tuple[int, int]:
+def _wavefronts(units: np.ndarray, parts: int, unites: bool) -> tuple[int, int]:
     banks = BANKS // parts
     if not unites or parts == 1:
-        return _passes(held.reshape(-1, WARP // parts), banks)
-    # Half warps become a warp, and quarters halves.
-    in_twos = _in_twos(held)
-    alone = _passes(held[~in_twos].reshape(-1, WARP // parts), banks)
-    together = _passes(held[in_twos].reshape(-1, 2 * WARP // parts), banks)
+        return _passes(units.reshape(-1, WARP // parts), banks)
+    # Half warps merge into a warp, and quarters into halves.
+    in_twos = _read_in_pairs(units)
+    alone = _passes(units[~in_twos].reshape(-1, WARP // parts), banks)
+    together = _passes(units[in_twos].reshape(-1, 2 * WARP // parts), banks)
     return alone[0] + together[0], alone[1] + together[1]
 
 
 def _units(offsets: np.ndarray, there: np.ndarray | None, size: int) -> np.ndarray:
-    """Which words, of four bytes or of a lane's, lanes access, in numbers that are small to sort; −1: none."""
-    found = (offsets >> np.uint64(max(size, BANK_BYTES).bit_length() - 1)).astype(np.int32)
+    """Return the number of the unit that each lane accesses, small enough to sort fast; −1: none.
+
+    A unit is a word of four bytes, or a lane's whole access if that is wider.
+    """
+    units = (offsets >> np.uint64(max(size, BANK_BYTES).bit_length() - 1)).astype(np.int32)
     if there is not None:
-        found[~there] = -1
-    return found
+        units[~there] = -1
+    return units
 
 
-def _in_twos(held: np.ndarray) -> np.ndarray:
-    """Of each warp, whether every lane i reads what lane i ^ 1 reads, if that takes part; or what i ^ 2 reads."""
-    alike = np.zeros(len(held), bool)
+def _read_in_pairs(units: np.ndarray) -> np.ndarray:
+    """Return for each warp whether its lanes read the same in pairs.
+
+    Lane i is paired with lane i ^ 1, or every lane with lane i ^ 2. An absent lane matches any other.
+    """
+    alike = np.zeros(len(units), bool)
     for other in (1, 2):
-        theirs = held[:, np.arange(WARP) ^ other]
-        alike |= ((theirs == held) | (theirs < 0) | (held < 0)).all(axis=1)
+        theirs = units[:, np.arange(WARP) ^ other]
+        alike |= ((theirs == units) | (theirs < 0) | (units < 0)).all(axis=1)
     return alike
 
 
-def _passes(held: np.ndarray, banks: int) -> tuple[int, int]:
-    """Units that the busiest bank has to give, summed over rows of lanes, and the rows that have any lane."""
-    if not held.size:
+def _passes(units: np.ndarray, banks: int) -> tuple[int, int]:
+    """Return the units of the busiest bank, summed over rows of lanes, and the number of rows with any lane."""
+    if not units.size:
         return 0, 0
-    # By the bank and then the unit in it; −1 stays what it is.
-    high = int(held.max()).bit_length()
-    keys = held & (banks - 1)
+    # Keys sort by bank, then by unit within the bank; −1 stays −1.
+    high = int(units.max()).bit_length()
+    keys = units & (banks - 1)
     keys <<= high
-    keys |= held >> (banks.bit_length() - 1)
+    keys |= units >> (banks.bit_length() - 1)
     keys.sort(axis=1)
     least = int(np.count_nonzero(keys[:, -1] >= 0))
     flat = keys.reshape(-1)
-    again = ~_begins(flat, held.shape[1])
+    again = ~_begins(flat, units.shape[1])
     if again.any():
         flat[again] = -1
         keys.sort(axis=1)
@@ -247,30 +262,30 @@ def _passes(held: np.ndarray, banks: int) -> tuple[int, int]:
 
 
 def _in_runs(rows: np.ndarray) -> np.ndarray:
-    """Of each number of sorted rows, how many alike stand before it; 0 where it is negative; as (width, rows)."""
+    """Return how many equal numbers precede each number of sorted rows, (width, rows); 0 for negative ones."""
     width = rows.shape[1]
     begins = _begins(rows.reshape(-1), width).view(np.uint8).reshape(-1, width)
-    # This way round a step is over whole rows of memory.
+    # In this orientation each step covers whole rows of memory.
     number = np.arange(width, dtype=np.uint8)[:, None]
     first = np.ascontiguousarray(begins.T) * number
     step = 1
     while step < width:
         np.maximum(first[step:], first[:-step], out=first[step:])
         step *= 2
-    found = np.asarray(number - first)
+    counts = np.asarray(number - first)
     if rows[:, 0].min() < 0:
-        found[rows.T < 0] = 0
-    return found
+        counts[rows.T < 0] = 0
+    return counts
 
 
 def contention(group: Group, addresses: np.ndarray, shift: int = 0) -> tuple[int, int, int]:
-    """Of atomic operations on addresses less `shift`: distinct addresses of requests, and turns and sectors, summed.
+    """Return distinct addresses, turns and sectors of atomic operations, each summed. `shift` is subtracted first.
 
-    Lanes of a warp that name one address take turns: in the first all addresses are changed once, in the second those
-    that two lanes name, and so on. Each turn touches its sectors.
+    Lanes of a warp that name one address take turns. The first turn changes each address once, the second each that two
+    lanes name, and so on. Each turn touches its sectors.
     """
-    distinct, turns, taken = _summed(_contention(*some, shift) for some in group.pieces(addresses))
-    return distinct, turns, taken
+    distinct, turns, touched = _summed(_contention(*some, shift) for some in group.pieces(addresses))
+    return distinct, turns, touched
 
 
 def _contention(rows: np.ndarray, there: np.ndarray | None, shift: int) -> tuple[int, int, int]:
@@ -282,16 +297,16 @@ def _contention(rows: np.ndarray, there: np.ndarray | None, shift: int) -> tuple
     distinct = int(np.count_nonzero(_begins(flat, WARP) & (flat >= 0)))
     turn = _in_runs(keys)
     most = int(turn.max(axis=0).sum(dtype=np.int64)) + len(rows)
-    # Addresses of a sector that are changed in one turn count once.
+    # Addresses of one sector that change in one turn count once.
     keys &= -SECTOR
     keys |= turn.T
     keys.sort(axis=1)
-    taken = int(np.count_nonzero(_begins(flat, WARP) & (flat >= 0)))
-    return distinct, most, taken
+    touched = int(np.count_nonzero(_begins(flat, WARP) & (flat >= 0)))
+    return distinct, most, touched
 
 
 def stride(group: Group, addresses: np.ndarray) -> int | None:
-    """Bytes from each lane's address to that of the next lane of its warp, where that is one number; else None."""
+    """Return the bytes between the addresses of consecutive lanes of a warp, if that is one number; else None."""
     if group.lanes == group.warps:
         return None
     if group.is_full:
@@ -301,34 +316,34 @@ def stride(group: Group, addresses: np.ndarray) -> int | None:
     steps = addresses[1:].astype(np.int64) - addresses[:-1].astype(np.int64)
     apart = group.lane[1:].astype(np.int64) - group.lane[:-1]
     steps, apart = steps[~group.is_first[1:]], apart[~group.is_first[1:]]
-    each, rest = divmod(int(steps[0]), int(apart[0]))
-    return each if not rest and bool((steps == each * apart).all()) else None
+    per_lane, rest = divmod(int(steps[0]), int(apart[0]))
+    return per_lane if not rest and bool((steps == per_lane * apart).all()) else None
 
 
 @dataclass(slots=True)
 class Pattern:
-    """What is the same in all requests of one instruction that take more than they must.
+    """Pattern common to all requests of one instruction that use more than the least.
 
     Attributes
     ----------
     array : str
-        The array of the first one.
+        Array of the first request.
     pitch : int
-        Bytes between its rows, where it has several dimensions.
+        Bytes between the array's rows, where it has several dimensions.
     is_struct : bool
-        Whether its elements are.
+        Whether the elements are structs.
     begins : int
-        Bytes from the begin of a sector to that of the array.
+        Bytes from the beginning of a sector to that of the array.
     stride : int or None
         Bytes from each lane to the next.
     steady : bool
-        Whether there is one stride, and one array.
+        Whether all requests have one stride and one array.
     members : set of int
-        Where in so many bytes of the array lanes access, if that is steady.
+        Offsets of the accesses modulo the stride, if the pattern is steady.
     launch : int
-        The last one of the kernel that had any.
+        Last launch of the kernel with a request.
     is_aligned, rows_aligned : bool
-        Whether warps begin whole sectors from where the array begins, and from where its rows begin.
+        Whether warps begin at whole sectors from the beginning of the array, and from the beginning of its rows.
     """
 
     array: str = ""
@@ -343,10 +358,10 @@ class Pattern:
     launch: int = 0
     _low: int = 0
     _high: int = 1 << 64
-    _seen: bool = False
+    _has_request: bool = False
 
-    def meet(self, piece: Allocation | None, shift: int, launch: int) -> None:
-        """A launch begins, the first or another: the array may lie elsewhere; what is known of another is dropped."""
+    def begin_launch(self, piece: Allocation | None, shift: int, launch: int) -> None:
+        """Begin a launch, in which the array may be elsewhere. Another array makes the pattern unsteady."""
         before = self.launch, self.array, self.pitch, self.begins
         self.launch = launch
         if piece is not None:
@@ -359,33 +374,33 @@ class Pattern:
             self.steady = False
 
     def add(self, group: Group, addresses: np.ndarray) -> None:
-        """Another request."""
+        """Add a request."""
         if not self.steady:
             return
-        found = stride(group, addresses)
+        step = stride(group, addresses)
         first = addresses[::WARP] if group.is_full else addresses[group.is_first]
         self.steady = (
-            found is not None
-            and found == (self.stride if self._seen else found)
+            step is not None
+            and step == (self.stride if self._has_request else step)
             and self._low <= int(first.min())
             and int(first.max()) < self._high
         )
-        self.stride, self._seen = found if self.steady else None, True
-        if not self.steady or not found or not self.array:
+        self.stride, self._has_request = step if self.steady else None, True
+        if not self.steady or not step or not self.array:
             return
         within = first - np.uint64(self._low)
-        self.members = (self.members or set()) | {int(within[0]) % abs(found)}
+        self.members = (self.members or set()) | {int(within[0]) % abs(step)}
         self.is_aligned = self.is_aligned and not (within % np.uint64(SECTOR)).any()
         if self.pitch:
             self.rows_aligned = self.rows_aligned and not (within % np.uint64(self.pitch) % np.uint64(SECTOR)).any()
 
 
-#: What the memory of arrays on a device begins at a multiple of.
+#: Alignment of arrays in a device's memory, in bytes.
 _ALIGNMENT = 256
 
 
 class Placed(NamedTuple):
-    """Memory from one address up to another, and how far it is off a device's alignment."""
+    """An address range, and its offset from a device's alignment."""
 
     low: int
     high: int
@@ -393,19 +408,19 @@ class Placed(NamedTuple):
 
 
 class Alignment:
-    """The arrays of a machine's memory that were met."""
+    """Alignment of the arrays in an interpreter's memory."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory, self._placed = memory, list[Placed]()
 
     def of(self, addresses: np.ndarray, size: int) -> tuple[np.ndarray, int, bool]:
-        """Addresses and what to take off them, as if each array began where a device's begins; and if it is one array.
+        """Return addresses, the shift that aligns their array as on a device, and whether there is one array.
 
-        Addresses in several arrays are moved already, and there is nothing to take off.
+        Addresses in several arrays are shifted already; their shift is 0.
         """
-        found = self._at(int(addresses[0]), size)
-        if int(addresses.min()) >= found.low and int(addresses.max()) < found.high:
-            return addresses, found.shift, True
+        placed = self._at(int(addresses[0]), size)
+        if int(addresses.min()) >= placed.low and int(addresses.max()) < placed.high:
+            return addresses, placed.shift, True
         moved, rest = addresses.copy(), np.arange(addresses.size)
         while rest.size:
             low, high, shift = self._at(int(addresses[rest[0]]), size)
@@ -415,15 +430,15 @@ class Alignment:
         return moved, 0, False
 
     def _at(self, address: int, size: int) -> Placed:
-        """The array that holds an address."""
-        for known in self._placed:
-            if known.low <= address < known.high:
-                return known
-        found = self._memory.piece(address, size, READ)
-        if found is None:
-            # Memory that the launch has not come to yet is looked for again.
+        """Return the array that holds an address."""
+        for placed in self._placed:
+            if placed.low <= address < placed.high:
+                return placed
+        piece = self._memory.piece(address, size, READ)
+        if piece is None:
+            # Memory that the launch has not accessed yet is looked up again.
             return Placed(address, address + 1, 0)
-        low, high, owner = found.address, found.end, found.owner
+        low, high, owner = piece.address, piece.end, piece.owner
         if isinstance(owner, np.ndarray):
             while isinstance(owner.base, np.ndarray):
                 owner = owner.base
@@ -432,32 +447,32 @@ class Alignment:
         return self._placed[-1]
 
 
-#: Bits of the number of a sector within a piece of memory whose touched sectors are kept together.
+#: Bits of a sector's number within a piece of the address space.
 _PIECE_SECTORS = 21
 _SECTOR = SECTOR.bit_length() - 1
-#: Addresses that are looked at together: what is made of so few is memory that is there already.
+#: Addresses processed at a time: temporary arrays of this size reuse memory.
 _AT_ONCE = 8192
 
 
 class Footprint:
-    """A flag for each sector, in pieces of memory of which any was touched."""
+    """Flags of all touched sectors, by piece of the address space."""
 
     def __init__(self) -> None:
         self._pieces: dict[int, np.ndarray] = {}
 
     @property
     def bytes(self) -> int:
-        """Of the sectors that were touched, each counted once."""
+        """Bytes of the touched sectors, each counted once."""
         return SECTOR * sum(int(np.count_nonzero(flags)) for flags in self._pieces.values())
 
     def touch(self, addresses: np.ndarray, shift: int) -> None:
-        """The sectors of addresses less `shift`."""
+        """Record the sectors of addresses; `shift` is subtracted first."""
         for first in range(0, addresses.size, _AT_ONCE):
             some = addresses[first : first + _AT_ONCE]
             self._touch((some - np.uint64(shift) >> np.uint64(_SECTOR)).view(np.int64))
 
     def touch_evenly(self, addresses: np.ndarray, shift: int) -> None:
-        """The same of lanes that are evenly apart."""
+        """Record the sectors of addresses that are evenly apart; `shift` is subtracted first."""
         low, high = sorted((int(addresses[0]) - shift >> _SECTOR, int(addresses[-1]) - shift >> _SECTOR))
         if high - low >= addresses.size or low >> _PIECE_SECTORS != high >> _PIECE_SECTORS:
             self.touch(addresses, shift)
@@ -472,8 +487,8 @@ class Footprint:
             self._flags(piece)[chosen - (piece << _PIECE_SECTORS)] = True
 
     def _flags(self, piece: int) -> np.ndarray:
-        """Of each sector of a piece of the address space, whether it was touched."""
-        found = self._pieces.get(piece)
-        if found is None:
-            found = self._pieces[piece] = np.zeros(1 << _PIECE_SECTORS, bool)
-        return found
+        """Return the flags of the touched sectors of a piece of the address space."""
+        flags = self._pieces.get(piece)
+        if flags is None:
+            flags = self._pieces[piece] = np.zeros(1 << _PIECE_SECTORS, bool)
+        return flags

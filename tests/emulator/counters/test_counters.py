@@ -12,7 +12,7 @@ import pytest
 
 import cudakit as ck
 from cudakit.emulator.counters import requests
-from cudakit.emulator.counters.tally import kind_of, operations_of
+from cudakit.emulator.counters.tally import category_of, operations_of
 from cudakit.emulator.ptx.program import Instruction
 
 pytestmark = pytest.mark.emulator
@@ -401,7 +401,7 @@ def test_kinds_and_operations() -> None:
     ):
         opcode, *modifiers = text.split(".")
         given = Instruction(opcode, tuple(modifiers), (), None, 1, None)
-        assert (kind_of(given), operations_of(given)) == (kind, operations), text
+        assert (category_of(given), operations_of(given)) == (kind, operations), text
 
 
 def test_roofline() -> None:

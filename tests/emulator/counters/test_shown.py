@@ -67,18 +67,18 @@ def test_counts_are_sums_over_instructions() -> None:
     loads, stores = space(2, 64, 16, 8), space(1, 32, 4, 4)
     records = [
         record(warps=2, lanes=64, spaces={("global", "loads"): loads, ("shared", "loads"): space(2, 64, 6, 2)}),
-        record("st.global.f32", warps=1, lanes=30, kind="store", spaces={("global", "stores"): stores}),
+        record("st.global.f32", warps=1, lanes=30, category="store", spaces={("global", "stores"): stores}),
         record("ld.local.f32", warps=1, lanes=2, spaces={("local", "loads"): space(1, 2, 3, 1)}),
         record("cp.async", warps=1, lanes=32, spaces={("global", "copies"): space(1, 32, 9, 5)}, unseen=True),
         record("cp.async", warps=3, lanes=96, unseen=True),
-        record("fma.rn.f32", warps=4, lanes=100, kind="single", precision="single", operations=2),
-        record("add.f32", warps=1, lanes=32, kind="single", precision="single", operations=1),
-        record("bra", warps=5, lanes=150, kind="branch", parted=2),
-        record("bar.sync", warps=6, lanes=192, kind="barrier"),
-        record("bar.warp.sync", warps=7, lanes=224, kind="barrier"),
-        record("barrier.cluster.arrive", warps=8, lanes=256, kind="barrier"),
+        record("fma.rn.f32", warps=4, lanes=100, category="single", precision="single", operations=2),
+        record("add.f32", warps=1, lanes=32, category="single", precision="single", operations=1),
+        record("bra", warps=5, lanes=150, category="branch", divergent=2),
+        record("bar.sync", warps=6, lanes=192, category="barrier"),
+        record("bar.warp.sync", warps=7, lanes=224, category="barrier"),
+        record("barrier.cluster.arrive", warps=8, lanes=256, category="barrier"),
         record(
-            "atom.global.add.u32", warps=2, lanes=40, kind="atomic", addresses=3, rounds=50,
+            "atom.global.add.u32", warps=2, lanes=40, category="atomic", addresses=3, rounds=50,
             spaces={("global", "atomics"): space(2, 40, 7, 0), ("shared", "atomics"): space(1, 5, 0, 0)},
         ),
     ]  # fmt: skip
@@ -176,9 +176,9 @@ def test_lines_are_shown_with_those_around(tmp_path: Path) -> None:
     assert name == str(file)
     assert [each.number for each in shown] == [1, 2, 3, 4, 5, 6, 0, 9, 10, 11, 0, 19, 20]
     assert [each.text for each in shown[:2]] == ["code 1", "code 2"]
-    heats = {each.number: each.heat for each in shown if each.found is not None}
+    heats = {each.number: each.heat for each in shown if each.line is not None}
     assert heats == {1: 2, 5: 1, 10: 0, 20: 2}
-    assert [round(each.share, 2) for each in shown if each.found is not None] == [0.25, 0.10, 0.09, 0.56]
+    assert [round(each.share, 2) for each in shown if each.line is not None] == [0.25, 0.10, 0.09, 0.56]
     text = annotated(found, False).splitlines()
     assert text[:3] == [str(file), "     1  25.0 %    code 1", "     2            code 2"]
     assert text[7] == "     …"
@@ -192,7 +192,7 @@ def test_lines_are_shown_with_those_around(tmp_path: Path) -> None:
 def test_lines_of_what_stands_in_no_file() -> None:
     ((_, shown),) = listing([line(3, 1, "nowhere.cu"), line(6, 1, "nowhere.cu")])
     assert [(each.number, each.text) for each in shown] == [(3, "text 3"), (4, ""), (5, ""), (6, "text 6")]
-    assert all(each.share == 0.5 for each in shown if each.found)
+    assert all(each.share == 0.5 for each in shown if each.line)
     files = [name for name, _ in listing([line(3, 1, "a.cu"), line(1, 3, "b.cu")])]
     assert files == ["a.cu", "b.cu"]
 
@@ -377,7 +377,7 @@ def test_accesses_that_are_not_aligned() -> None:
         spaces={("global", "loads"): space(10, 320, 47, 40)}, patterns={"global": Pattern("x", stride=4, begins=8)}
     )
     assert advice(few) == []
-    few.spaces["global", "loads"].taken = 48
+    few.spaces["global", "loads"].used = 48
     assert advice(few) != []
 
 
@@ -428,7 +428,7 @@ def shared(taken: int, stride: int | None, size: int = 4, least: int = 1, steady
     ],
 )
 def test_bank_conflicts(found: Record, words: str) -> None:
-    taken = next(iter(found.spaces.values())).taken
+    taken = next(iter(found.spaces.values())).used
     wanted = [f"{taken} wavefronts of shared memory a request where 1 would do: {words}"] if words else []
     assert advice(found) == wanted
 
@@ -472,27 +472,27 @@ def test_patterns_of_requests() -> None:
     array = np.zeros((4, 25), np.float32)
     piece: Any = SimpleNamespace(name="x", address=1024 + 8, end=1024 + 8 + 400, owner=array)
     pattern = Pattern()
-    pattern.meet(piece, 0, 1)
+    pattern.begin_launch(piece, 0, 1)
     assert (pattern.array, pattern.begins, pattern.pitch, pattern.is_struct) == ("x", 8, 100, False)
     pattern.add(group, 1032 + 4 * lanes)
     assert (pattern.stride, pattern.steady, pattern.members, pattern.is_aligned) == (4, True, {0}, True)
     assert not pattern.rows_aligned  # the second warp begins 28 bytes into a row
-    pattern.meet(piece, 0, 2)
+    pattern.begin_launch(piece, 0, 2)
     assert pattern.steady
     pattern.add(group, 1034 + 4 * lanes)
     assert (pattern.members, pattern.is_aligned) == ({0, 2}, False)
     pattern.add(group, 1032 + 3 * lanes)
     assert (pattern.steady, pattern.stride) == (False, None)
     outside = Pattern()
-    outside.meet(piece, 0, 1)
+    outside.begin_launch(piece, 0, 1)
     outside.add(group, 1432 + 4 * lanes)
     assert not outside.steady
     moved = Pattern()
-    moved.meet(piece, 0, 1)
-    moved.meet(SimpleNamespace(name="x", address=1024, end=2048, owner=array), 0, 2)  # type: ignore[arg-type]
+    moved.begin_launch(piece, 0, 1)
+    moved.begin_launch(SimpleNamespace(name="x", address=1024, end=2048, owner=array), 0, 2)  # type: ignore[arg-type]
     assert not moved.steady
     struct = Pattern()
-    struct.meet(SimpleNamespace(name="s", address=64, end=128, owner=np.zeros(3, "i4, f4")), 0, 1)  # type: ignore[arg-type]
+    struct.begin_launch(SimpleNamespace(name="s", address=64, end=128, owner=np.zeros(3, "i4, f4")), 0, 1)  # type: ignore[arg-type]
     assert (struct.is_struct, struct.pitch, struct.begins) == (True, 0, 0)
 
 
