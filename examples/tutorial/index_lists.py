@@ -38,21 +38,21 @@ __global__ void sum_groups(const T* x, const int* group, T* sums, int n) {
 
 stream = ck.stream()
 rng = np.random.default_rng(8)
-x_host = rng.integers(-1000, 1000, 5000).astype(np.float32)  # integers: sums are exact in any order
-chosen_host = rng.integers(0, x_host.size, 700)
-group_host = rng.integers(0, 10, x_host.size, dtype=np.int32)
-x, chosen, group = (ck.to_device(array, stream) for array in (x_host, chosen_host, group_host))
+host_x = rng.integers(-1000, 1000, 5000).astype(np.float32)  # integers: sums are exact in any order
+host_chosen = rng.integers(0, host_x.size, 700)
+host_group = rng.integers(0, 10, host_x.size, dtype=np.int32)
+x, chosen, group = (ck.to_device(array, stream) for array in (host_x, host_chosen, host_group))
 with ck.using(stream) as xp:
     direct = float(sum_chosen(x, chosen, stream=stream))
     taken = float(ck.ops.sum(ck.ops.take(x, chosen, stream=stream), stream=stream))
-    assert direct == taken == x_host[chosen_host].sum()
+    assert direct == taken == host_x[host_chosen].sum()
     print("sum of x[chosen]:     agrees with NumPy, by a raw parameter and by ck.ops.take")
 
     least = float(min_chosen(x, chosen, stream=stream))
-    assert least == x_host[chosen_host].min()
+    assert least == host_x[host_chosen].min()
     print("minimum of x[chosen]: agrees with NumPy")
 
     sums = xp.zeros(10, dtype=xp.float32)
     sum_groups(stream, ck.cover(x.size), x, group, sums, x.size)
-    np.testing.assert_array_equal(ck.to_host(sums, stream), np.bincount(group_host, weights=x_host, minlength=10))
+    np.testing.assert_array_equal(ck.to_host(sums, stream), np.bincount(host_group, weights=host_x, minlength=10))
     print("sums by group:        agree with NumPy")
