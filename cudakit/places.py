@@ -135,13 +135,15 @@ class DevicePlace:
 
     def limits(self, stream: Any = None) -> Limits:
         """Return the launch limits of the stream's device, or of the current device."""
-        return devices.limits(devices.current_device().device_id if stream is None else streams.known(stream).device_id)
+        return devices.limits(
+            devices.current_device().device_id if stream is None else streams.device_stream(stream).device_id
+        )
 
     def code(self, stream: Any) -> DeviceCode:
         """Return the code place of the stream's device."""
         streams.require_stream(stream)
         devices.require_gpu()
-        ordered_stream = streams.known(stream)
+        ordered_stream = streams.device_stream(stream)
         devices.require_gpu()  # a forked child knows its parent's streams
         return DeviceCode(ordered_stream.device_id)
 
@@ -193,7 +195,7 @@ class DevicePlace:
 
     def mark(self, stream: Stream, spent: Event | None = None) -> Event:
         """Record an event of the driver with timing."""
-        with devices.on_device(streams.known(stream).device_id):
+        with devices.on_device(streams.device_stream(stream).device_id):
             return streams.timing_event(stream, spent)
 
     def elapsed_ms(self, begun: Event, ended: Event) -> float:

@@ -17,7 +17,7 @@ from cudakit.places import DEVICES, emulator, place_of, refuse_capture
 from cudakit.streams import devices, streams
 from cudakit.streams.devices import Limits
 from cudakit.streams.order import order
-from cudakit.streams.streams import as_stream, cupy_stream, known, require_stream
+from cudakit.streams.streams import as_stream, cupy_stream, device_stream, require_stream
 from cudakit.types.arguments import as_numpy, device_array_of, pointer_of, refuse_masked
 
 #: Counters at the start of a stream's workspace, which every kernel leaves at zero.
@@ -276,7 +276,7 @@ class _Workspaces:
         self._by_stream: dict[tuple[int, int], Any] = {}
 
     def of(self, place: ArrayPlace, size: int) -> Any:
-        stream = known(place.stream)
+        stream = device_stream(place.stream)
         key = stream.device_id, stream.handle
         capture = streams.current(stream.core)
         workspaces = self._by_stream if capture is None else capture.kept_by(self)
@@ -360,7 +360,7 @@ def array_place(op: str, stream: Any, *operands: tuple[str, Any]) -> tuple[Array
     current = cupy.cuda.get_current_stream()
     if stream is None or stream is current:
         return _array_place(cupy, current, True, arrays[0].data.device_id), arrays
-    target = known(stream)
+    target = device_stream(stream)
     return _array_place(cupy, stream, target.handle == (current.ptr or 1), target.device_id), arrays
 
 

@@ -33,7 +33,7 @@ from cudakit.jit.load.config import as_config
 from cudakit.streams import devices
 from cudakit.streams.order import FastPath, Order, order
 from cudakit.streams.process import fill, make_function
-from cudakit.streams.streams import known
+from cudakit.streams.streams import device_stream
 from cudakit.streams.witnesses import add_shortcut, watched
 
 # The source of one replayed call: conditions over its arguments, allocations, launches. Each array of a step lies in
@@ -308,7 +308,10 @@ class _ReplayPath:
 
     def _launch(self, shape: CallShape, step: Launched) -> str:
         """Return the code of a launch: the driver's call."""
-        core, config = known(self.call.stream).core, shape.loaded.launch_config(as_config(step.config), shape.device_id)
+        core, config = (
+            device_stream(self.call.stream).core,
+            shape.loaded.launch_config(as_config(step.config), shape.device_id),
+        )
         kernel = shape.loaded.kernel
         sources = (*step.sources, *[None] * (len(step.arguments) - len(step.sources)))
         values = list(map(self._value, shape.fragments, step.arguments, sources))
@@ -450,7 +453,7 @@ def goes_on(call: RecordedCall, ordered: Order, path: FastPath) -> bool:
         launches = [(_shape_of(step), step.arguments) for step in call.steps if isinstance(step, Launched)]
     except _NotReplayable:
         return False
-    stream = known(call.stream)
+    stream = device_stream(call.stream)
     return all(ordered.goes_on(stream, *shape.ranges(arguments, arguments), path) for shape, arguments in launches)
 
 

@@ -35,7 +35,7 @@ from cudakit.errors import ArgumentError, shortened
 from cudakit.generate.elementwise import Elementwise
 from cudakit.kernel.kernel import Kernel
 from cudakit.places import emulator
-from cudakit.streams.streams import cupy_stream, known, of_handle
+from cudakit.streams.streams import cupy_stream, device_stream, of_handle
 from cudakit.types.checked import is_one_of
 
 # XLA's C interface of custom calls (``xla/ffi/api/c_api.h``), read by ctypes.
@@ -671,7 +671,7 @@ def _on_gpu(called: Call) -> None:
     entry = _streams.get(called.stream)
     if entry is None:
         core = of_handle(called.stream)
-        entry = _streams[called.stream] = core, cupy_stream(core), _cupy_arrays(known(core).device_id)
+        entry = _streams[called.stream] = core, cupy_stream(core), _cupy_arrays(device_stream(core).device_id)
     stream, current, array_of = entry
     # With it as CuPy's current stream, launches repeat directly and need no waits.
     with current:

@@ -42,7 +42,7 @@ from cudakit.places import using
 from cudakit.streams import devices, streams
 from cudakit.streams.order import order
 from cudakit.streams.segments import span_of
-from cudakit.streams.streams import Known, cupy_stream, handle_of, known
+from cudakit.streams.streams import DeviceStream, cupy_stream, device_stream, handle_of
 from cudakit.streams.witnesses import Call, Work, add_shortcut, doing, watched, witnessing
 from cudakit.types import scalars
 from cudakit.types.arguments import texture_handle
@@ -140,7 +140,7 @@ class KernelNode(Node):
         owners = [position for position, parameter in enumerate(parameters) for _ in range(parameter.parts)]
         for number, (offset, width) in enumerate(layout):
             position = owners[number] if number < len(owners) else 0
-            category = parameters[position].kind if number < len(owners) else None
+            category = parameters[position].category if number < len(owners) else None
             if call is not None and category in VALUES:
                 if texture_handle(call.arguments[position]) is not None:
                     arguments.refuse_inside(span_of(call.arguments[position])[0], self.name, "texture")
@@ -269,7 +269,7 @@ class DeviceCapture(Recording):
 
     Parameters
     ----------
-    target : Known
+    target : DeviceStream
         The stream.
     arguments : NamedArguments
 
@@ -281,7 +281,7 @@ class DeviceCapture(Recording):
         Everything that is captured: bodies of loops and branches, and the graph, which is the last.
     """
 
-    def __init__(self, target: Known, arguments: NamedArguments) -> None:
+    def __init__(self, target: DeviceStream, arguments: NamedArguments) -> None:
         import cupy
 
         if target.handle == _LEGACY:
@@ -343,7 +343,7 @@ class DeviceCapture(Recording):
         # No local name may hold a builder: an error's traceback would keep its capture open.
         self._begin(self.builder.while_loop(condition) if again else self.builder.if_then(condition))
         inner = self.builder.stream
-        self.join(known(inner))
+        self.join(device_stream(inner))
         with self.body():
             with cupy_stream(inner):
                 yield inner
@@ -352,7 +352,7 @@ class DeviceCapture(Recording):
             self._check_joined(inner)
             self._end()
 
-    def join(self, target: Known) -> None:
+    def join(self, target: DeviceStream) -> None:
         """Record that a stream belongs to this capture: it has waited for a stream that does."""
         if target.handle not in self._joined_handles:
             self._joined_handles.add(target.handle)
@@ -515,7 +515,7 @@ class DeviceGraph(Executable):
         if settled is not None and settled[0] is stream and settled[2] is self._cupy_stream():
             checked(settled[1](), "its launch")
             return
-        target = known(stream)
+        target = device_stream(stream)
         if target.device_id != self.device_id:
             raise LaunchError(f"graph: captured on device {self.device_id}, the stream is of device {target.device_id}")
         outer = streams.current(target.core)
@@ -532,7 +532,7 @@ class DeviceGraph(Executable):
                     node.define()
                 outer.embed(target.core, self._builder, self._capture.loaded)
 
-    def _launch(self, target: Known, graph: Any) -> None:
+    def _launch(self, target: DeviceStream, graph: Any) -> None:
         devices.make_current(self.device_id)
         if self._dirty:
             self._push()
@@ -545,7 +545,7 @@ class DeviceGraph(Executable):
             start = functools.partial(driver.cuGraphLaunch, self._handle, driver.CUstream(int(target.core.handle)))
             checked(start(), "its launch")
             if not watched() and devices.device_count() < 2 and ordered.settle(use, self):
-                self._settled = (target.given, start, current)
+                self._settled = (target.stream, start, current)
             ordered.after(use, (graph, self.reads))
 
     def _cupy_stream(self) -> Any:

@@ -12,7 +12,7 @@ from cudakit.errors import ArgumentError, CudakitError, LaunchError, shortened
 from cudakit.graphs.recording import Executable, NamedArguments, is_readonly, memory_of
 from cudakit.jit.launch.tracebacks import cut
 from cudakit.places import DEVICES, place_of
-from cudakit.streams.streams import known
+from cudakit.streams.streams import device_stream
 from cudakit.types.arguments import passable
 from cudakit.types.shown import Part, Reported, Table
 
@@ -259,7 +259,7 @@ def capture(stream: Any, /, **named: Any) -> Iterator[Graph]:
     if place is DEVICES:
         from cudakit.graphs.device_capture import DeviceCapture
 
-        open_capture = DeviceCapture(known(stream), names)
+        open_capture = DeviceCapture(device_stream(stream), names)
     else:
         from cudakit.graphs.emulated_capture import EmulatedCapture
 

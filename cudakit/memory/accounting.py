@@ -18,7 +18,7 @@ from cudakit.errors import ArgumentError, LaunchError, shortened
 from cudakit.memory import pinned
 from cudakit.streams import devices, process
 from cudakit.streams.order import order
-from cudakit.streams.streams import Known
+from cudakit.streams.streams import DeviceStream
 from cudakit.types.checked import is_one_of, whole
 from cudakit.types.shown import Part, Reported, Table
 
@@ -71,7 +71,7 @@ class Spare(Protocol):
     """Device memory kept for the next call with the same kernel and argument types on the same stream."""
 
     size: int
-    target: Known
+    target: DeviceStream
 
     def release(self) -> None:
         """Release what is kept for the last call, if the call is done."""

@@ -19,7 +19,7 @@ from cudakit.errors import ArgumentError, LaunchError
 from cudakit.memory import accounting
 from cudakit.memory.accounting import free_on_device, ledger, spares
 from cudakit.streams import devices, streams
-from cudakit.streams.streams import Known
+from cudakit.streams.streams import DeviceStream
 
 #: Bytes from row to row that the driver copies by.
 _MOST_PITCH = 2**31 - 1
@@ -137,7 +137,7 @@ def box_of(array: Any, extents: tuple[int, int, int], pitch: int, step: int) -> 
     return Box("device", int(array.data.ptr), *extents, pitch, step)
 
 
-def device_array(shape: tuple[int, ...], dtype: np.dtype, target: Known) -> Any:
+def device_array(shape: tuple[int, ...], dtype: np.dtype, target: DeviceStream) -> Any:
     """Return a new CuPy array whose memory belongs to a stream.
 
     Raises
@@ -336,7 +336,7 @@ def _managed_resource() -> Any:
     return ManagedMemoryResource(ManagedMemoryResourceOptions())
 
 
-def managed_array(size: int, shape: tuple[int, ...], dtype: np.dtype, target: Known) -> Any:
+def managed_array(size: int, shape: tuple[int, ...], dtype: np.dtype, target: DeviceStream) -> Any:
     """Return a CuPy array in new managed memory.
 
     Raises
@@ -365,7 +365,7 @@ def managed_array(size: int, shape: tuple[int, ...], dtype: np.dtype, target: Kn
     return cupy.ndarray(shape, dtype, memptr=cupy.cuda.MemoryPointer(memory, 0))
 
 
-def prefetch(array: Any, target: Known, to: str) -> None:
+def prefetch(array: Any, target: DeviceStream, to: str) -> None:
     """Move a managed array, on a stream."""
     from cuda.core import Device, Host
 

@@ -31,13 +31,13 @@ from cudakit.memory.host_arrays import Callee, HostArray, Kind
 from cudakit.memory.staging import bounds_of, courier, has_courier
 from cudakit.streams import devices, segments, streams
 from cudakit.streams.order import order
-from cudakit.streams.streams import Known, current_streams, known
+from cudakit.streams.streams import DeviceStream, current_streams, device_stream
 from cudakit.streams.witnesses import doing, watched
 from cudakit.types.arguments import describe, device_array_of, is_page_locked
 
 if TYPE_CHECKING:
     from cudakit.streams.segments import Range
-    from cudakit.streams.streams import Known
+    from cudakit.streams.streams import DeviceStream
 
 
 #: Of each array's device memory, in bytes: as CuPy's pool rounds allocations, which aligns more than any kernel asks.
@@ -71,7 +71,7 @@ class Temporaries:
 
     Parameters
     ----------
-    target : Known
+    target : DeviceStream
         The stream.
     arguments : sequence
         The call's arguments.
@@ -86,7 +86,9 @@ class Temporaries:
 
     size: int
 
-    def __init__(self, target: Known, arguments: Sequence[Any], positions: Sequence[tuple[int, str, bool]]) -> None:
+    def __init__(
+        self, target: DeviceStream, arguments: Sequence[Any], positions: Sequence[tuple[int, str, bool]]
+    ) -> None:
         self.target = target
         positions = sorted(
             positions, key=lambda entry: (arguments[entry[0]].copied_out, not arguments[entry[0]].copied_in)
@@ -286,7 +288,7 @@ class Temporaries:
         staging.ship(parts, block, self.target)
 
 
-def call(kernel: Callee, stream: Any, target: Known, config: Any, arguments: Sequence[Any]) -> None:
+def call(kernel: Callee, stream: Any, target: DeviceStream, config: Any, arguments: Sequence[Any]) -> None:
     """Call a kernel on a GPU with host arrays among its arguments, as `Backend.call`."""
     key_parts = [
         (type(value), value.array.shape, value.array.dtype) if isinstance(value, HostArray) else type(value)
@@ -319,7 +321,7 @@ class OnDevice:
     """`cudakit.memory.backend.Backend` of GPUs."""
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, memory_kind: Kind, stream: Any) -> Any:
-        target = known(cupy.cuda.get_current_stream() if stream is None else stream)
+        target = device_stream(cupy.cuda.get_current_stream() if stream is None else stream)
         with devices.on_device(target.device_id):
             if memory_kind == "device":
                 return device_array(shape, dtype, target)
@@ -329,7 +331,7 @@ class OnDevice:
         target = stream if stream is not None else cupy.cuda.get_current_stream()
         with order().around(target, (), (array,)):
             pass
-        with streams.cupy_stream(known(target).core):
+        with streams.cupy_stream(device_stream(target).core):
             # The constructor once more, which appends to the shape that is there.
             array._init((0,), array.dtype)
         array.shape = (0,)
@@ -340,10 +342,10 @@ class OnDevice:
         return array
 
     def prefetch(self, array: Any, stream: Any, to: Literal["device", "host"]) -> None:
-        device_memory.prefetch(array, known(stream), to)
+        device_memory.prefetch(array, device_stream(stream), to)
 
     def to_device(self, host: np.ndarray, stream: Any, out: Any) -> Any:
-        target = known(stream)
+        target = device_stream(stream)
         with devices.on_device(target.device_id):
             if streams.is_captured(target.handle) and not staging.is_direct(host):
                 host_arrays.refuse_captured_copy("to_device", stream)
@@ -363,7 +365,7 @@ class OnDevice:
         return out
 
     def across(self, array: Any, stream: Any, out: Any) -> Any:
-        target, source = known(stream), _as_device_array("to_device: array", array)
+        target, source = device_stream(stream), _as_device_array("to_device: array", array)
         if streams.is_captured(target.handle):
             host_arrays.refuse_captured_copy("to_device", stream)
         target_array = device_array(source.shape, source.dtype, target) if out is None else _output(out, source, target)
@@ -399,7 +401,7 @@ class OnDevice:
         return result
 
     def to_host(self, array: Any, stream: Any, out: np.ndarray | None, wait: bool) -> np.ndarray:
-        target = known(stream)
+        target = device_stream(stream)
         with devices.on_device(target.device_id):
             if streams.is_captured(target.handle) and (wait or out is None or not staging.is_direct(out)):
                 host_arrays.refuse_captured_copy("to_host", stream)
@@ -419,7 +421,7 @@ class OnDevice:
     def copy(self, name: str, source: Any, target: Any, stream: Any) -> None:
         to_host = isinstance(target, np.ndarray)
         direction = runtime.memcpyDeviceToHost if to_host else runtime.memcpyHostToDevice
-        copy_arguments = _address(target), _address(source), source.nbytes, direction, known(stream).handle
+        copy_arguments = _address(target), _address(source), source.nbytes, direction, device_stream(stream).handle
         if not watched():
             runtime.memcpyAsync(*copy_arguments)
             return
@@ -427,7 +429,7 @@ class OnDevice:
             runtime.memcpyAsync(*copy_arguments)
 
     def transfer(self, target: Any, source: Any, stream: Any) -> None:
-        place = known(stream)
+        place = device_stream(stream)
         sides = [_side(name, value) for name, value in (("target", target), ("source", source))]
         host_arrays.check_copy(*sides)
         written, source_array = sides
@@ -469,7 +471,7 @@ class OnDevice:
         ):
             yield
 
-    def _copy_surface(self, target: Any, source: Any, stream: Any, place: Known) -> None:
+    def _copy_surface(self, target: Any, source: Any, stream: Any, place: DeviceStream) -> None:
         """Copy from or to a surface: directly for contiguous device memory, through such memory otherwise."""
         if isinstance(target, SurfaceObject) and isinstance(source, SurfaceObject):
             with self._around(source, target, stream):
@@ -494,10 +496,10 @@ class OnDevice:
     def call(self, kernel: Callee, stream: Any, config: Any, arguments: Sequence[Any]) -> None:
         streams.require_stream(stream)
         devices.require_gpu()
-        call(kernel, stream, known(stream), config, arguments)
+        call(kernel, stream, device_stream(stream), config, arguments)
 
     def mark(self, stream: Any) -> Any | None:
-        target = known(stream)
+        target = device_stream(stream)
         with devices.on_device(target.device_id):
             return target.core.record()
 
@@ -515,7 +517,7 @@ def _let_reach(device_id: int, other: int) -> None:
                 raise
 
 
-def _producers(target: Known) -> tuple[int, ...]:
+def _producers(target: DeviceStream) -> tuple[int, ...]:
     """Return the streams on which CuPy may have used its arrays unseen. See `Order.before`."""
     return tuple(current_streams(("cupy",), target.device_id))
 
@@ -540,7 +542,7 @@ def _side(name: str, value: Any) -> Any:
     return value if isinstance(value, SurfaceObject) else _as_device_array(f"copy: {name}", value)
 
 
-def _copy_here(target: Any, source: Any, place: Known) -> None:
+def _copy_here(target: Any, source: Any, place: DeviceStream) -> None:
     """Enqueue a copy within a device, ordered by the stream alone."""
     (low, high), (start, stop) = segments.cupy_span(target), segments.cupy_span(source)
     apart = high <= start or stop <= low
@@ -566,7 +568,7 @@ def _boxes(target: Any, source: Any) -> tuple[Box, Box] | None:
     return box_of(target, extents, *pitches[0]), box_of(source, extents, *pitches[1])
 
 
-def _output(out: Any, host: np.ndarray, target: Known) -> Any:
+def _output(out: Any, host: np.ndarray, target: DeviceStream) -> Any:
     """Return the caller's output as a CuPy array."""
     result = _as_device_array("to_device: out", out)
     if result is not out and describe(out).evidence.readonly:

@@ -17,7 +17,7 @@ import numpy as np
 from cudakit import system
 from cudakit.errors import LaunchError
 from cudakit.streams import devices, process
-from cudakit.streams.streams import Known
+from cudakit.streams.streams import DeviceStream
 from cudakit.types.arguments import Exported
 
 _LEAST = 4096
@@ -59,7 +59,7 @@ class Block:
         """Return the block's memory from byte `offset` on as a C-contiguous array."""
         return np.ndarray(shape, dtype, self.array, offset)
 
-    def mark(self, target: Known) -> Any:
+    def mark(self, target: DeviceStream) -> Any:
         """Record the block's own event after the stream's present work, and return it.
 
         The event is done when the pool hands the block to another caller.

@@ -51,7 +51,7 @@ from cudakit import system
 from cudakit.errors import LaunchError
 from cudakit.memory import pinned
 from cudakit.streams.order import order
-from cudakit.streams.streams import Known
+from cudakit.streams.streams import DeviceStream
 from cudakit.types.arguments import is_page_locked
 
 MOST_THREADS = 12
@@ -104,7 +104,7 @@ class Shipment:
 
     missing: int
 
-    def __init__(self, host: np.ndarray, target: Known, pieces: int) -> None:
+    def __init__(self, host: np.ndarray, target: DeviceStream, pieces: int) -> None:
         self.bounds: tuple[int, int] = bounds_of(host)
         self.target = target
         self.pieces = self.missing = pieces
@@ -182,7 +182,7 @@ class Courier:
 
     # ── the caller's side ────────────────────────────────────────────────────────────────────────────────────────
 
-    def open(self, host: np.ndarray, target: Known, pieces: int) -> Shipment:
+    def open(self, host: np.ndarray, target: DeviceStream, pieces: int) -> Shipment:
         """Announce a shipment of so many pieces.
 
         Raises
@@ -477,7 +477,7 @@ def pieces(host: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
         yield start * row, host[start:end]
 
 
-def upload(host: np.ndarray, pointer: int, target: Known) -> None:
+def upload(host: np.ndarray, pointer: int, target: DeviceStream) -> None:
     """Enqueue the copy of an array to C-contiguous device memory.
 
     Parameters
@@ -486,7 +486,7 @@ def upload(host: np.ndarray, pointer: int, target: Known) -> None:
         Host array, read before the call returns. A pinned C-contiguous array is read when the stream reaches the copy.
     pointer : int
         Device address.
-    target : Known
+    target : DeviceStream
         The stream.
     """
     settle(host)
@@ -525,7 +525,7 @@ def upload(host: np.ndarray, pointer: int, target: Known) -> None:
         send()
 
 
-def fetch(pointer: int, host: np.ndarray, target: Known) -> None:
+def fetch(pointer: int, host: np.ndarray, target: DeviceStream) -> None:
     """Copy C-contiguous device memory to an array, after the stream's present work, and wait for the copy."""
     settle(host)
     if not host.nbytes:
@@ -570,7 +570,7 @@ def fetch(pointer: int, host: np.ndarray, target: Known) -> None:
         finish()
 
 
-def deliver(pointer: int, host: np.ndarray, target: Known) -> None:
+def deliver(pointer: int, host: np.ndarray, target: DeviceStream) -> None:
     """Enqueue the copy of C-contiguous device memory to an array. `host` has it once the stream is done.
 
     Raises
@@ -599,7 +599,7 @@ def deliver(pointer: int, host: np.ndarray, target: Known) -> None:
         raise
 
 
-def ship(parts: Sequence[tuple[np.ndarray, np.ndarray]], block: pinned.Block, target: Known) -> None:
+def ship(parts: Sequence[tuple[np.ndarray, np.ndarray]], block: pinned.Block, target: DeviceStream) -> None:
     """Fill small host arrays from parts of a block whose copies are on the stream. As `deliver`.
 
     Parameters
@@ -621,7 +621,7 @@ def ship(parts: Sequence[tuple[np.ndarray, np.ndarray]], block: pinned.Block, ta
     block.give_back(arrival)  # the courier brings small ones in turn
 
 
-def _straight(pointer: int, host: np.ndarray, target: Known) -> None:
+def _straight(pointer: int, host: np.ndarray, target: DeviceStream) -> None:
     """Enqueue the copy of device memory to a pinned array."""
     span = bounds_of(host)
     use = order().before(target, (), (span,))

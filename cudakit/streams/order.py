@@ -30,7 +30,7 @@ from cudakit.errors import LaunchError
 from cudakit.streams import devices, process, streams
 from cudakit.streams.clocks import COLD, MANY, Clocks
 from cudakit.streams.segments import NEVER, Range, Spell, Touched, Use, producers_of, span_of
-from cudakit.streams.streams import Known, handle_of, known
+from cudakit.streams.streams import DeviceStream, device_stream, handle_of
 
 if TYPE_CHECKING:
     from cuda.core import Event, Stream
@@ -292,14 +292,14 @@ class Tracks:
             spell.end = end
         return end
 
-    def of(self, target: Known) -> Track:
+    def of(self, target: DeviceStream) -> Track:
         track = self.by_handle.get(target.handle)
         return track if track is not None and track.core is target.core else self._appear(target)
 
-    def new(self, target: Known) -> Track:
+    def new(self, target: DeviceStream) -> Track:
         return Track(target.core, target.handle, target.device_id, self._idle.setdefault(target.device_id, []))
 
-    def _appear(self, target: Known) -> Track:
+    def _appear(self, target: DeviceStream) -> Track:
         """Add a stream at its first launch. It comes after all launches that were not recorded."""
         former = self.by_handle.get(target.handle)
         if former is not None and not former.core.is_closed:
@@ -435,7 +435,9 @@ class Order(Tracks):
             track.settled.add(path)
         return True
 
-    def goes_on(self, target: Known, reads: tuple[Range, ...], writes: tuple[Range, ...], path: FastPath) -> bool:
+    def goes_on(
+        self, target: DeviceStream, reads: tuple[Range, ...], writes: tuple[Range, ...], path: FastPath
+    ) -> bool:
         """Return whether a stream already repeats uses of this memory unseen.
 
         Then `path` may too, until it is notified.
@@ -453,13 +455,13 @@ class Order(Tracks):
     # ── one piece of work ────────────────────────────────────────────────────────────────────────────────────────
 
     def before(
-        self, target: Known, reads: tuple[Range, ...], writes: tuple[Range, ...], producers: Sequence[int] = ()
+        self, target: DeviceStream, reads: tuple[Range, ...], writes: tuple[Range, ...], producers: Sequence[int] = ()
     ) -> Use | None:
         """Make a stream wait for all work that must come first, and record its new use.
 
         Parameters
         ----------
-        target : Known
+        target : DeviceStream
             The stream.
         reads, writes : tuple of (int, int)
             Memory that is read, and that may be written (read or not).
@@ -490,7 +492,7 @@ class Order(Tracks):
             return use
 
     def _before_special(
-        self, target: Known, reads: tuple[Range, ...], writes: tuple[Range, ...], producers: Sequence[int]
+        self, target: DeviceStream, reads: tuple[Range, ...], writes: tuple[Range, ...], producers: Sequence[int]
     ) -> Use | None:
         """Do `before` for a new stream, and during captures, reports and `manual` blocks."""
         if self.captures and (capture := streams.current(target.core)) is not None:
@@ -571,7 +573,7 @@ class Order(Tracks):
         self._crossed.clear()
 
     def repeatable(
-        self, target: Known, reads: tuple[Range, ...], writes: tuple[Range, ...]
+        self, target: DeviceStream, reads: tuple[Range, ...], writes: tuple[Range, ...]
     ) -> tuple[Track, Touched] | None:
         """Return the arguments of `repeating` for this memory, or None if its use may not be repeated."""
         if self.is_special or self.single or streams.is_captured(target.handle):
@@ -618,7 +620,7 @@ class Order(Tracks):
             ``(first, after the last)``. They are held until the work is done, where another stream has to do with
             them.
         """
-        target = known(stream)
+        target = device_stream(stream)
         devices.make_current(target.device_id)
         arrays = (*reads, *writes)
         use = self.before(
@@ -653,7 +655,7 @@ class Order(Tracks):
             track = self.by_handle.get(handle) or self.loose.get(handle)
             if track is None or track.core.is_closed:
                 # Holding makes no second stream of it: launches alone do.
-                track = self.loose[handle] = self.new(known(core))
+                track = self.loose[handle] = self.new(device_stream(core))
             if track.capture is not None:
                 track.capture.things.append(things)
                 return
@@ -663,7 +665,7 @@ class Order(Tracks):
     def hand_over(self, stream: Any, still: Callable[[Any], Any]) -> None:
         """Keep only what `still` returns of the arguments kept for a stream: another owner keeps their memory."""
         with self.lock:
-            track = self.by_handle.get(known(stream).handle)
+            track = self.by_handle.get(device_stream(stream).handle)
             if track is None or track.capture is not None:
                 return
             for k, (use, things) in enumerate(track.held):
@@ -691,7 +693,7 @@ class Order(Tracks):
         Captured
             What the graph touches and must keep: for `around` at each of its launches.
         """
-        target = known(stream)
+        target = device_stream(stream)
         with self.lock:
             track = self.by_handle.get(target.handle)
             within = begun or bool(self.captures)
@@ -764,7 +766,7 @@ class Order(Tracks):
 
     def see_unordered(self, stream: Any, reads: tuple[Range, ...], writes: tuple[Range, ...]) -> Use | None:
         """Report work that is put on a stream past the order, and record it. Return the use for `after`."""
-        target = known(stream)
+        target = device_stream(stream)
         with self.lock:
             track = self.of(target)
             if self._reporter is None or track.capture is not None:

@@ -35,10 +35,10 @@ def handle_of(stream: Stream) -> int:
 
 
 @dataclass(frozen=True)
-class Known:
+class DeviceStream:
     """A stream given to a launch, with the data that each launch on it needs."""
 
-    given: Any
+    stream: Any
     core: Stream
     handle: int
     device_id: int
@@ -74,20 +74,20 @@ def require_stream(stream: Any) -> None:
         )
 
 
-def known(stream: Any) -> Known:
-    """Return the `Known` of a stream: cuda.core's stream, number and device.
+def device_stream(stream: Any) -> DeviceStream:
+    """Return the `DeviceStream` of a stream: cuda.core's stream, number and device.
 
     Looked up by identity after the first time.
     """
-    entry = _known.get(id(stream))
-    if entry is None or entry.given is not stream or entry.core.is_closed:
+    entry = _device_streams.get(id(stream))
+    if entry is None or entry.stream is not stream or entry.core.is_closed:
         core = as_stream(stream)
         if core.is_closed:
             raise LaunchError("the stream was closed; give another, ck.stream()")
-        entry = Known(stream, core, handle_of(core), core.device.device_id)
-        if len(_known) >= _MOST_KNOWN:
-            _known.clear()
-        _known[id(stream)] = entry
+        entry = DeviceStream(stream, core, handle_of(core), core.device.device_id)
+        if len(_device_streams) >= _MOST_KNOWN:
+            _device_streams.clear()
+        _device_streams[id(stream)] = entry
     return entry
 
 
@@ -239,7 +239,7 @@ class _Objects:
 
 
 _objects = _Objects()
-_known: dict[int, Known] = {}
+_device_streams: dict[int, DeviceStream] = {}
 
 
 class Capture(Protocol):

@@ -64,7 +64,7 @@ class Gpu:
         self.module.from_dlpack = lambda value: ("from_dlpack", value)
         monkeypatch.setattr(place_module, "cupy_stream", cupy_stream)
         monkeypatch.setattr(place_module, "as_stream", lambda stream: ("core of", stream))
-        monkeypatch.setattr(place_module, "known", self.known)
+        monkeypatch.setattr(place_module, "device_stream", self.known)
         monkeypatch.setattr(place_module, "require_stream", lambda stream: None)
         monkeypatch.setattr(place_module.streams, "current", lambda stream: self.capture)
         monkeypatch.setattr(place_module, "refuse_capture", self.refuse)

@@ -23,7 +23,7 @@ from cudakit.jit.launch.launch import CallShape
 from cudakit.streams import devices, streams
 from cudakit.streams import order as order_module
 from cudakit.streams.order import Order
-from cudakit.streams.streams import Known
+from cudakit.streams.streams import DeviceStream
 from cudakit.streams.witnesses import Witness, witnessing
 
 pytestmark = pytest.mark.emulator
@@ -73,7 +73,7 @@ class Kernel:
         self.dispatcher = dispatch.Dispatcher("f", ("x", "y"), lambda *call: pytest.fail(f"{call}"))
         array = Fragment("{a}.dtype is {k}dtype and {a}._c_contiguous", "{a}.data.ptr", "q", {}, True)
         array.constants.update({"dtype": np.dtype("f4"), "class": bench.module.ndarray})
-        parameters = [SimpleNamespace(kind="pointer", const=const) for const in (True, False)]
+        parameters = [SimpleNamespace(category="pointer", const=const) for const in (True, False)]
         loaded: Any = SimpleNamespace(
             kernel=self,
             launch_config=lambda *_: "resolved",
@@ -98,10 +98,10 @@ class Bench:
         monkeypatch.setattr(devices, "make_current", lambda device_id: None)
         monkeypatch.setattr(streams, "is_captured", lambda handle: False)
         self.module = stand_in(monkeypatch, lambda: self.current)
-        monkeypatch.setattr(replay, "known", streams.known)
+        monkeypatch.setattr(replay, "device_stream", streams.device_stream)
         for stream in (self.one, self.two):
-            known = Known(stream, stream, stream.ptr, 0)  # type: ignore[arg-type]
-            monkeypatch.setitem(streams._known, id(stream), known)
+            known = DeviceStream(stream, stream, stream.ptr, 0)  # type: ignore[arg-type]
+            monkeypatch.setitem(streams._device_streams, id(stream), known)
         pools = self
 
         class Pooled(Array):
@@ -371,7 +371,7 @@ def test_memory_taken_by_another_stream_under_manual_is_not_replayed(bench: Benc
         for _ in range(2):
             bench.once(x)
         bench.touch(bench.two, bench.array(0x30_0000), x)
-        known = streams.known(bench.one)
+        known = streams.device_stream(bench.one)
         path = SimpleNamespace(unsettle=print)
         assert not bench.order.goes_on(known, ((x.data.ptr, x.data.ptr + BYTES),), (), path)  # type: ignore[arg-type]
 

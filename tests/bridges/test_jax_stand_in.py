@@ -146,7 +146,7 @@ def test_on_a_gpu_it_works_on_xlas_stream(jax: Any, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(jax_call, "_streams", {})
     monkeypatch.setattr(jax_call, "of_handle", lambda handle: SimpleNamespace(handle=handle))
-    monkeypatch.setattr(jax_call, "known", lambda core: SimpleNamespace(device_id=3))
+    monkeypatch.setattr(jax_call, "device_stream", lambda core: SimpleNamespace(device_id=3))
     monkeypatch.setattr("cupy.ndarray", lambda *given: given)
     monkeypatch.setattr("cupy.cuda.UnownedMemory", lambda *given: given)
     monkeypatch.setattr("cupy.cuda.MemoryPointer", lambda *given: given)

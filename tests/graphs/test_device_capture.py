@@ -113,21 +113,21 @@ def stream_of(known_streams: dict[int, Stream], handle: int, number: int = 0, la
     return made
 
 
-def known(stream: Stream) -> Any:
-    return streams.Known(stream, stream, stream.handle, 0)
+def device_stream(stream: Stream) -> Any:
+    return streams.DeviceStream(stream, stream, stream.handle, 0)
 
 
 @pytest.fixture
 def stream(known_streams: dict[int, Stream], monkeypatch: pytest.MonkeyPatch) -> Stream:
     made = stream_of(known_streams, 10)
-    monkeypatch.setitem(streams._known, id(made), known(made))
+    monkeypatch.setitem(streams._device_streams, id(made), device_stream(made))
     return made
 
 
 @pytest.fixture
 def open_capture(stream: Stream) -> DeviceCapture:
     """A capture whose outermost graph has begun, on stream 10."""
-    found = DeviceCapture(known(stream), NamedArguments({}))
+    found = DeviceCapture(device_stream(stream), NamedArguments({}))
     stream.number, stream.last = GRAPH, (3,)
     found._begin(Builder(stream, []))
     return found
@@ -143,14 +143,14 @@ def work(stream: Stream, name: str = "f<int>", loaded: Loaded | None = None) -> 
 
 def test_the_legacy_default_stream_is_refused(known_streams: dict[int, Stream]) -> None:
     with pytest.raises(ck.ArgumentError, match="does not capture the legacy default stream"):
-        DeviceCapture(known(stream_of(known_streams, 1)), NamedArguments({}))
-    assert DeviceCapture(known(stream_of(known_streams, 2)), NamedArguments({})).loaded == []
+        DeviceCapture(device_stream(stream_of(known_streams, 1)), NamedArguments({}))
+    assert DeviceCapture(device_stream(stream_of(known_streams, 2)), NamedArguments({})).loaded == []
 
 
 def test_a_stream_that_is_captured_already_is_refused(known_streams: dict[int, Stream]) -> None:
     captured = stream_of(known_streams, 10, GRAPH)
     with pytest.raises(ck.LaunchError, match="captured already; launch the inner graph on it instead"):
-        DeviceCapture(known(captured), NamedArguments({}))
+        DeviceCapture(device_stream(captured), NamedArguments({}))
 
 
 def test_a_graph_is_put_into_another_on_the_captured_stream_alone(
@@ -265,7 +265,7 @@ def test_a_condition_is_decided_before_a_body_and_in_a_loop_after_each_round(
     limit: int | None,
 ) -> None:
     inner = stream_of(known_streams, 11, BODY)
-    monkeypatch.setitem(streams._known, id(inner), known(inner))
+    monkeypatch.setitem(streams._device_streams, id(inner), device_stream(inner))
     bodies: list[str] = []
     decided: list[tuple[Any, ...]] = []
 
@@ -367,7 +367,7 @@ def opening(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[D
         return Builder(stream, ended)
 
     stream.create_graph_builder = builder  # type: ignore[attr-defined]
-    found = DeviceCapture(known(stream), NamedArguments({}))
+    found = DeviceCapture(device_stream(stream), NamedArguments({}))
     original = Order.capturing
 
     def capturing(self: Order, given: Any, begun: bool = False) -> Any:
@@ -488,7 +488,7 @@ def nodes() -> list[Node]:
 
 @pytest.fixture
 def graph(monkeypatch: pytest.MonkeyPatch, stream: Stream, nodes: list[Node]) -> DeviceGraph:
-    found = DeviceCapture(known(stream), NamedArguments({"a": 2.0, "b": 3, "x": np.zeros(4)}))
+    found = DeviceCapture(device_stream(stream), NamedArguments({"a": 2.0, "b": 3, "x": np.zeros(4)}))
     stream.number = GRAPH
     found._begin(Builder(stream, []))
     found._end()
@@ -534,7 +534,7 @@ def test_a_stream_of_another_device_is_refused(
     graph: DeviceGraph, known_streams: dict[int, Stream], monkeypatch: pytest.MonkeyPatch, stand_in: list[Any]
 ) -> None:
     elsewhere = stream_of(known_streams, 12)
-    monkeypatch.setitem(streams._known, id(elsewhere), streams.Known(elsewhere, elsewhere, 12, 1))
+    monkeypatch.setitem(streams._device_streams, id(elsewhere), streams.DeviceStream(elsewhere, elsewhere, 12, 1))
     with pytest.raises(ck.LaunchError, match="captured on device 0, the stream is of device 1"):
         graph.launch(elsewhere, None)
     assert not stand_in
@@ -543,7 +543,7 @@ def test_a_stream_of_another_device_is_refused(
 def test_a_graph_inside_another_has_the_arguments_of_now_and_no_loops(
     graph: DeviceGraph, nodes: list[Node], stream: Stream, stand_in: list[Any]
 ) -> None:
-    outer = DeviceCapture(known(stream), NamedArguments({}))
+    outer = DeviceCapture(device_stream(stream), NamedArguments({}))
     stream.number, stream.last = GRAPH, ()
     outer._begin(Builder(stream, []))
     graph.change("b", 9, None)
@@ -601,7 +601,7 @@ def test_witnesses_hear_of_a_launch_with_what_it_touches(graph: DeviceGraph, str
     graph._spans.update({5: (1, 2), 6: (3, 4)})
     with witnesses.witnessing(Heard()):
         graph.launch(stream, "the graph")
-    ((kind, name, where, reads, writes, size, detail),) = heard
+    ((kind, name, where, reads, writes, size, detail, _),) = heard
     named = graph._capture.named_arguments.values["x"]
     assert (kind, name, where, size, detail) == ("graph", "graph", stream, 0, "the graph")
     assert reads[0] is writes[0] is named

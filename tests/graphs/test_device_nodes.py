@@ -241,7 +241,7 @@ def test_an_array_that_is_several_parameters_has_one_owner(
     here: Driver, x: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     named = NamedArguments({"x": x, "n": 5})
-    monkeypatch.setattr(BoundParameter, "parts", property(lambda self: 3 if self.kind == "tensor" else 1))
+    monkeypatch.setattr(BoundParameter, "parts", property(lambda self: 3 if self.category == "tensor" else 1))
     words = [pointer(x), struct.pack("<q", 5), struct.pack("<q", 6), struct.pack("<i", 5), pointer(x, 8)]
     here.add(1, Kernel(words))
     parameters = parameter("x", "tensor", "f4"), parameter("n", "scalar", "i4")

@@ -59,7 +59,7 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 @pytest.fixture
 def stream(monkeypatch: pytest.MonkeyPatch) -> Stream:
     made: Any = Stream()
-    monkeypatch.setitem(streams._known, id(made), streams.Known(made, made, made.handle, 0))
+    monkeypatch.setitem(streams._device_streams, id(made), streams.DeviceStream(made, made, made.handle, 0))
     return made
 
 

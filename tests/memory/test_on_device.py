@@ -241,7 +241,7 @@ def test_a_call_with_host_arrays_goes_to_its_buffers(gpu: Gpu, stream: Stream, m
     monkeypatch.setattr(on_device, "call", lambda *given: told.append(given))
     kernel: Any = object()
     BACKEND.call(kernel, stream, "config", [1])
-    target = on_device.known(stream)
+    target = on_device.device_stream(stream)
     assert told == ["gpu", (kernel, stream, target, "config", [1])]
     with pytest.raises(ck.ArgumentError, match="expected a stream"):
         BACKEND.call(kernel, object(), "config", [1])
@@ -320,10 +320,10 @@ def test_parts_of_pinned_and_device_arrays_are_copied_as_boxes(
     BACKEND.transfer(there, part, stream)
     BACKEND.transfer(part, there, stream)
     (to, source, handle), (back, again, _) = boxes
-    assert (source.kind, source.address, source.width, source.height, source.pitch) == (
+    assert (source.space, source.address, source.width, source.height, source.pitch) == (
         "host", part.ctypes.data, 24, 4, 120,
     )  # fmt: skip
-    assert (to.kind, to.address, to.width, to.height, to.pitch) == ("device", there.data.ptr, 24, 4, 160)
+    assert (to.space, to.address, to.width, to.height, to.pitch) == ("device", there.data.ptr, 24, 4, 160)
     assert (back, again) == (source, to)
     assert handle == stream.handle
     assert [kept[0] is there or kept[1] is there for _, kept in gpu.order.of("hold")] == [True, True]
@@ -341,7 +341,7 @@ def test_surfaces_are_copied_from_and_to_contiguous_device_memory(
     BACKEND.transfer(one, device, stream)
     BACKEND.transfer(device, one, stream)
     BACKEND.transfer(surface(4, 6), one, stream)
-    assert [(to.kind, source.kind) for to, source, _ in boxes] == [
+    assert [(to.space, source.space) for to, source, _ in boxes] == [
         ("array", "device"), ("device", "array"), ("array", "array"),
     ]  # fmt: skip
     assert boxes[0][1] == Box("device", device.data.ptr, 24, 4, 1, 24, 96)
@@ -357,7 +357,7 @@ def test_surfaces_are_copied_from_and_to_contiguous_device_memory(
     assert [kind for _, kind, *_ in gpu.runtime.calls] == [TO_DEVICE]
     stream.sync()
     between = boxes[0][1]
-    assert between.kind == "device"
+    assert between.space == "device"
     monkeypatch.setattr(staging, "deliver", lambda pointer, host, target: gpu.runtime.calls.append((pointer, host)))
     BACKEND.transfer(host, one, stream)
     assert boxes[1][0].kind == "device"

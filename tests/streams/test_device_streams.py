@@ -67,7 +67,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     monkeypatch.setattr(devices, "make_current", lambda device_id=None: asked.made_current.append(device_id))
     monkeypatch.setattr(devices, "current_device", lambda: SimpleNamespace(create_stream=create))
     monkeypatch.setattr(devices, "device_count", lambda: asked.count)
-    monkeypatch.setattr(streams, "_known", {})
+    monkeypatch.setattr(streams, "_device_streams", {})
     monkeypatch.setattr(streams, "_objects", streams._Objects())
     return asked
 
@@ -102,22 +102,22 @@ def test_default_streams_of_libraries_are_the_drivers(here: SimpleNamespace) -> 
 
 def test_streams_are_known_by_their_objects(here: SimpleNamespace) -> None:
     core = Core(0, 4)
-    known = streams.known(core)
-    assert (known.given, known.core, known.handle, known.device_id) == (core, core, 1, 4)
-    assert streams.known(core) is known
+    known = streams.device_stream(core)
+    assert (known.stream, known.core, known.handle, known.device_id) == (core, core, 1, 4)
+    assert streams.device_stream(core) is known
     assert here.required == 1, "it is looked up"
-    streams._known[id(other := Core(6))] = known  # an object that was given before, at the same address
-    assert streams.known(other).core is other
+    streams._device_streams[id(other := Core(6))] = known  # an object that was given before, at the same address
+    assert streams.device_stream(other).core is other
     core.is_closed = True
     with pytest.raises(LaunchError, match="the stream was closed; give another"):
-        streams.known(core)
+        streams.device_stream(core)
 
 
 def test_what_was_known_of_a_closed_stream_is_not_used(here: SimpleNamespace) -> None:
     foreign = Foreign(7)
-    streams.known(foreign).core.is_closed = True  # type: ignore[misc]
+    streams.device_stream(foreign).core.is_closed = True  # type: ignore[misc]
     streams._objects._adopted.clear()
-    assert not streams.known(foreign).core.is_closed
+    assert not streams.device_stream(foreign).core.is_closed
     assert here.created == [foreign, foreign]
 
 
@@ -125,8 +125,8 @@ def test_objects_of_many_streams_are_looked_up_anew(here: SimpleNamespace, monke
     monkeypatch.setattr(streams, "_MOST_KNOWN", 3)
     given = [Foreign(10 + number) for number in range(4)]
     for number, each in enumerate(given):
-        streams.known(each)
-        assert len(streams._known) == len(streams._objects._adopted) == (number % 3) + 1
+        streams.device_stream(each)
+        assert len(streams._device_streams) == len(streams._objects._adopted) == (number % 3) + 1
     assert here.created == given
     cupy = SimpleNamespace(cuda=SimpleNamespace(Stream=SimpleNamespace(null="null", from_external=lambda core: [core])))
     with mock.patch.dict("sys.modules", cupy=cupy):

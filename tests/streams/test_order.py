@@ -19,7 +19,7 @@ from cudakit.streams import devices, streams
 from cudakit.streams import order as order_module
 from cudakit.streams.order import Order, Repeat, repeating
 from cudakit.streams.segments import Spell, Use
-from cudakit.streams.streams import Known
+from cudakit.streams.streams import DeviceStream
 
 #: Numbers of the streams that others capture.
 captured: set[int] = set()
@@ -95,10 +95,10 @@ class Device:
     recorded: int = 0
     waits: int = 0
 
-    def stream(self) -> Known:
+    def stream(self) -> DeviceStream:
         made = Stream(self, len(self.streams))
         self.streams.append(made)
-        return Known(made, made, 100 + made.number, 0)  # type: ignore[arg-type]
+        return DeviceStream(made, made, 100 + made.number, 0)  # type: ignore[arg-type]
 
     def before(self, stream: int, position: int) -> set[str]:
         """Names of all launches that are done before what a stream is given at a position begins."""
@@ -128,15 +128,15 @@ class Path:
         self.settled = False
 
 
-def launch(order: Order, target: Known, name: str = "f", reads: Any = (), writes: Any = (), **more: Any) -> Any:
+def launch(order: Order, target: DeviceStream, name: str = "f", reads: Any = (), writes: Any = (), **more: Any) -> Any:
     use = order.before(target, tuple(reads), tuple(writes), **more)
-    target.given.given.append(name)
+    target.stream.given.append(name)
     order.after(use, name)
     return use
 
 
 def repeated(
-    order: Order, target: Known, name: str, reads: Any = (), writes: Any = (), foreign: Any = (), **told: Any
+    order: Order, target: DeviceStream, name: str, reads: Any = (), writes: Any = (), foreign: Any = (), **told: Any
 ) -> Any:
     """A launch that can be repeated, as generated code does with the same arrays."""
     errors: list[Exception] = told.get("errors", [])
@@ -144,7 +144,7 @@ def repeated(
     def run() -> None:
         if errors:
             raise errors.pop()
-        target.given.given.append(name)
+        target.stream.given.append(name)
 
     def look(*given: Any) -> None:
         told.get("middle", list)()
@@ -171,10 +171,10 @@ def test_a_second_stream_comes_after_what_was_not_recorded() -> None:
     one, two = device.stream(), device.stream()
     launch(order, one, "a", writes=[X])
     launch(order, two, "b", writes=[Y])
-    assert device.before(1, len(two.given.given)) == {"a", "b"}
+    assert device.before(1, len(two.stream.given)) == {"a", "b"}
 
 
-def two_streams() -> tuple[Order, Device, Known, Known]:
+def two_streams() -> tuple[Order, Device, DeviceStream, DeviceStream]:
     """An order that has seen two streams, neither of which has anything to wait for."""
     order, device = Order(), Device()
     one, two = device.stream(), device.stream()
@@ -203,7 +203,7 @@ def test_no_event_gets_into_what_others_capture() -> None:
         captured.clear()
         order.by_handle[one.handle].core.captured = False
     launch(order, two, "after", reads=[X])
-    assert "captured 99" in device.before(1, len(two.given.given))
+    assert "captured 99" in device.before(1, len(two.stream.given))
     kept = order.by_handle[one.handle].held
     assert any("captured 0" in str(things) for _, things in kept)
 
@@ -222,13 +222,15 @@ def test_what_has_crossed_is_waited_for_exactly() -> None:
     launch(order, one, "w1", writes=[X])
     launch(order, one, "long", writes=[Y])
     launch(order, two, "r1", reads=[X])
-    assert "long" in device.before(1, len(two.given.given)), "nothing told that X would cross: all so far is waited for"
+    assert "long" in device.before(1, len(two.stream.given)), (
+        "nothing told that X would cross: all so far is waited for"
+    )
     launch(order, one, "w2", writes=[X])
     launch(order, one, "longer", writes=[Y])
     launch(order, two, "r2", reads=[X])
-    assert {"w2"} == device.before(1, len(two.given.given)) & {"w2", "longer"}
+    assert {"w2"} == device.before(1, len(two.stream.given)) & {"w2", "longer"}
     launch(order, one, "w3", writes=[X])
-    assert device.before(0, len(one.given.given)) >= {"r1", "r2"}
+    assert device.before(0, len(one.stream.given)) >= {"r1", "r2"}
 
 
 def test_events_are_used_again() -> None:
@@ -283,10 +285,10 @@ def test_what_has_settled_is_unsettled_by_whom_it_concerns_alone() -> None:
     launch(order, two, writes=[Y])
     assert path.settled
     assert not device.waits
-    one.given.given.append("again")
+    one.stream.given.append("again")
     launch(order, two, "v", writes=[X])
     assert not path.settled
-    assert "again" in device.before(1, len(two.given.given))
+    assert "again" in device.before(1, len(two.stream.given))
 
 
 @pytest.mark.parametrize("kind", ["reads", "writes"])
@@ -295,9 +297,9 @@ def test_a_repeat_does_not_hide_what_settled_before_it(kind: str) -> None:
     path = Path()
     assert order.settle(launch(order, one, **{kind: [X]}), path)
     repeated(order, one, "repeated", **{kind: [X]})()
-    one.given.given.append("settled")
+    one.stream.given.append("settled")
     launch(order, two, writes=[X])
-    assert device.before(1, len(two.given.given)) >= {"repeated", "settled"}
+    assert device.before(1, len(two.stream.given)) >= {"repeated", "settled"}
 
 
 def test_a_repeat_of_warm_memory_does_not_hide_what_settled_while_it_was_cold() -> None:
@@ -311,12 +313,12 @@ def test_a_repeat_of_warm_memory_does_not_hide_what_settled_while_it_was_cold() 
     launch(order, one, writes=[Y])
     launch(order, two, reads=[X, Y])
     repeated(order, one, "repeated", reads=[X])()
-    one.given.given.append("settled")
+    one.stream.given.append("settled")
     launch(order, two, writes=[X])
-    assert "settled" in device.before(1, len(two.given.given))
+    assert "settled" in device.before(1, len(two.stream.given))
 
 
-def warm_streams() -> tuple[Order, Device, Known, Known, list[str]]:
+def warm_streams() -> tuple[Order, Device, DeviceStream, DeviceStream, list[str]]:
     """Two streams between which X has passed; a list of what happens besides."""
     order, device, one, two = two_streams()
     for stream in (one, two, one, two):
@@ -335,7 +337,7 @@ def test_repeats_wait_for_each_other_and_use_their_events_again() -> None:
         on_two()
         assert (device.recorded, device.waits) == (2 * turn, 2 * turn)
         events |= {id(use.event) for track in order.by_handle.values() for use in track.repeated}
-        assert device.before(1, len(two.given.given) - 1) >= {"on one"}
+        assert device.before(1, len(two.stream.given) - 1) >= {"on one"}
     assert len(events) == 2
     assert not full
     order.release()
@@ -376,7 +378,7 @@ def test_a_repeat_that_waits_for_two_streams_needs_no_full_look() -> None:
         device.waits = 0
         both()
         assert device.waits == 2, turn
-        assert {"on one", "on two"} <= device.before(2, len(three.given.given) - 1)
+        assert {"on one", "on two"} <= device.before(2, len(three.stream.given) - 1)
     assert not full
 
 
@@ -396,12 +398,12 @@ def test_a_repeat_waits_for_the_unseen_each_time_and_once() -> None:
     device.recorded = device.waits = 0
     for turn in range(1, 40):
         launch(order, two, "noted", writes=[X])
-        two.given.given.append("unseen")
+        two.stream.given.append("unseen")
         device.waits = 0
         again()
         assert device.waits == 1
-        assert {"noted", "unseen"} <= device.before(0, len(one.given.given)), turn
-        two.given.given[two.given.given.index("unseen")] = "seen"
+        assert {"noted", "unseen"} <= device.before(0, len(one.stream.given)), turn
+        two.stream.given[two.stream.given.index("unseen")] = "seen"
     assert not full
 
 
@@ -417,7 +419,7 @@ def test_a_launch_that_is_refused_hides_nothing() -> None:
     three = device.stream()
     order.origin = None
     launch(order, three, "last", reads=[X])
-    assert {"again", "between"} <= device.before(2, len(three.given.given))
+    assert {"again", "between"} <= device.before(2, len(three.stream.given))
 
 
 @pytest.mark.parametrize("again", [False, True])
@@ -434,7 +436,7 @@ def test_a_wait_that_is_refused_is_made_by_the_host(monkeypatch: pytest.MonkeyPa
             put = repeated(order, one, "put", writes=[X])
         with pytest.raises(ZeroDivisionError):
             put()
-    assert waited == [two.given]
+    assert waited == [two.stream]
 
 
 def test_memory_that_stays_grows_cold_and_settles_again() -> None:
@@ -462,10 +464,10 @@ def test_work_that_is_put_on_its_stream_late_is_not_done_early() -> None:
     device.is_quick = lambda: True
     order.release()
     device.is_quick = lambda: False
-    one.given.given.append("slow")
+    one.stream.given.append("slow")
     order.after(slow, "held")
     launch(order, two, writes=[X])
-    assert "slow" in device.before(1, len(two.given.given))
+    assert "slow" in device.before(1, len(two.stream.given))
 
 
 def test_late_work_is_waited_for_though_another_stream_came_between() -> None:
@@ -476,11 +478,11 @@ def test_late_work_is_waited_for_though_another_stream_came_between() -> None:
         assert slow is not None
         assert (slow.event is not None) is is_warm
         launch(order, two, reads=[X])
-        one.given.given.append("slow")
+        one.stream.given.append("slow")
         order.after(slow, "held")
         launch(order, three, reads=[X])
-        assert "slow" in device.before(2, len(three.given.given))
-        one.given.given[one.given.given.index("slow")] = "former"
+        assert "slow" in device.before(2, len(three.stream.given))
+        one.stream.given[one.stream.given.index("slow")] = "former"
     assert any("held" in [things for _, things in track.held] for track in order.by_handle.values())
 
 
@@ -497,7 +499,7 @@ def test_a_closed_stream_is_waited_for_by_the_host(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(devices, "current_device", Current)
     monkeypatch.setattr(devices, "make_current", lambda device_id: None)
     launch(order, two, "w", writes=[X])
-    two.given.is_closed = True
+    two.stream.is_closed = True
     launch(order, one, "r", reads=[X])
     assert synced
     assert not device.waits
@@ -510,16 +512,16 @@ def test_a_closed_streams_number_may_be_given_again() -> None:
     launch(order, two, "w", writes=[X])
     launch(order, one, "r", reads=[X])
     launch(order, two, "w2", writes=[X])
-    two.given.is_closed = True
+    two.stream.is_closed = True
     fresh = device.stream()
-    fresh = Known(fresh.given, fresh.core, two.handle, 0)
+    fresh = DeviceStream(fresh.stream, fresh.core, two.handle, 0)
     launch(order, fresh, "v", writes=[X])
-    assert device.before(2, len(fresh.given.given)) >= {"w2"}
+    assert device.before(2, len(fresh.stream.given)) >= {"w2"}
 
 
 def test_two_objects_may_be_one_stream() -> None:
     order, device, _one, two = two_streams()
-    twin = Known(two.given, Stream(device, two.given.number, two.given.given), two.handle, 0)  # type: ignore[arg-type]
+    twin = DeviceStream(two.stream, Stream(device, two.stream.number, two.stream.given), two.handle, 0)  # type: ignore[arg-type]
     launch(order, two, writes=[X])
     for each in (two, twin, two, twin):
         launch(order, each, writes=[X])
@@ -538,9 +540,9 @@ def test_manual_puts_in_no_waits_and_the_order_goes_on_after() -> None:
         assert not device.waits
     assert not path.settled
     launch(order, two, "r3", reads=[X])
-    assert "w" in device.before(1, len(two.given.given))
+    assert "w" in device.before(1, len(two.stream.given))
     launch(order, one, "w2", writes=[X])
-    assert "r" in device.before(0, len(one.given.given))
+    assert "r" in device.before(0, len(one.stream.given))
 
 
 def test_under_manual_what_settles_is_told_of_nothing_until_the_end() -> None:
@@ -556,15 +558,15 @@ def test_under_manual_what_settles_is_told_of_nothing_until_the_end() -> None:
         launch(order, one, reads=[X])
         assert first.settled
         assert second.settled
-        one.given.given.append("unseen on one")
-        two.given.given.append("unseen on two")
+        one.stream.given.append("unseen on one")
+        two.stream.given.append("unseen on two")
         assert (device.recorded, device.waits) == (0, 0)
     assert not first.settled
     assert not second.settled
     for stream in (one, two, three, device.stream()):
         launch(order, stream, reads=[X])
         others = {"unseen on one", "unseen on two"}
-        assert others <= device.before(stream.given.number, len(stream.given.given))
+        assert others <= device.before(stream.stream.number, len(stream.stream.given))
 
 
 def test_under_manual_streams_that_share_nothing_do_not_wait_at_the_end() -> None:
@@ -592,23 +594,23 @@ def test_under_manual_a_repeat_waits_for_nothing_and_leaves_what_can_settle() ->
         assert device.waits == 0
         assert full == ["full"]
     launch(order, two, "after", reads=[X])
-    assert "third" in device.before(1, len(two.given.given))
+    assert "third" in device.before(1, len(two.stream.given))
     launch(order, one, "after", reads=[Y])
-    assert "other" in device.before(0, len(one.given.given)), "under manual nothing was waited for"
+    assert "other" in device.before(0, len(one.stream.given)), "under manual nothing was waited for"
 
 
 def test_memory_that_is_forgotten_is_still_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(order_module, "_MOST_SEGMENTS", 20)
     order, device, one, two = two_streams()
     for stream in (one, two):
-        stream.given.sync = lambda stream=stream: device.done.add((stream.given.number, len(stream.given.given)))
+        stream.stream.sync = lambda stream=stream: device.done.add((stream.stream.number, len(stream.stream.given)))
     monkeypatch.setattr(order, "_drop_closed", lambda: None)
     launch(order, one, "w", writes=[X])
     for number in range(100):
         launch(order, two, writes=[(0x10000 + 256 * number, 0x10000 + 256 * number + 256)])
     assert len(order.clocks.segments) <= 21
     launch(order, two, "r", reads=[X])
-    assert any(number == 0 and end > 1 for number, end in device.done) or "w" in device.before(1, len(two.given.given))
+    assert any(number == 0 and end > 1 for number, end in device.done) or "w" in device.before(1, len(two.stream.given))
 
 
 @pytest.mark.parametrize("memory", ["shared", "own", "read"])
@@ -624,7 +626,7 @@ def test_streams_that_are_done_are_forgotten(memory: str, settles: bool) -> None
         own = (0x10000 + 256 * number, 0x10100 + 256 * number)
         touched = {"shared": ((), (X,)), "own": ((), (own,)), "read": ((X,), (own,))}[memory]
         use = launch(order, target, "f", *touched)
-        assert "f" in device.before(target.given.number, len(target.given.given))
+        assert "f" in device.before(target.stream.number, len(target.stream.given))
         if settles:
             order.settle(use, path)
         clocks = order.clocks
@@ -647,7 +649,7 @@ def test_a_forgotten_stream_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     device.is_quick = lambda: False
     path.settled = order.settle(launch(order, main, "b", writes=[X]), path)
     launch(order, streams[0], "c", reads=[X])
-    assert "b" in device.before(streams[0].given.number, len(streams[0].given.given))
+    assert "b" in device.before(streams[0].stream.number, len(streams[0].stream.given))
     assert not path.settled
 
 
@@ -661,12 +663,12 @@ def test_work_on_a_stream_that_is_forgotten_before_it_is_put_there_is_waited_for
     for _ in range(8):  # another thread's
         launch(order, device.stream(), writes=[Y])
     assert main.handle not in order.by_handle
-    main.given.given.append("late")
+    main.stream.given.append("late")
     device.is_quick = lambda: False
     order.after(use, None)
     for target in (device.stream(), device.stream()):
         launch(order, target, reads=[X])
-        assert "late" in device.before(target.given.number, len(target.given.given))
+        assert "late" in device.before(target.stream.number, len(target.stream.given))
 
 
 # ── blocks, holds, captures and reports ─────────────────────────────────────────────────────────────────────────────
@@ -677,19 +679,19 @@ def known_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     """Streams of `Device` are known by their objects, and no driver is asked about devices."""
     made = Device.stream
 
-    def stream(device: Device) -> Known:
+    def stream(device: Device) -> DeviceStream:
         found = made(device)
-        streams._known[id(found.given)] = found
+        streams._device_streams[id(found.stream)] = found
         return found
 
-    monkeypatch.setattr(streams, "_known", {})
+    monkeypatch.setattr(streams, "_device_streams", {})
     monkeypatch.setattr(Device, "stream", stream)
     monkeypatch.setattr(devices, "make_current", lambda device_id=None: False)
 
 
-def has_before(device: Device, target: Known) -> set[str]:
+def has_before(device: Device, target: DeviceStream) -> set[str]:
     """Names of the launches before whatever a stream is given next."""
-    return device.before(target.given.number, len(target.given.given))
+    return device.before(target.stream.number, len(target.stream.given))
 
 
 def test_work_of_unseen_others_is_waited_for_on_the_only_stream() -> None:
@@ -724,9 +726,9 @@ def test_a_block_is_in_order_and_its_arrays_are_held(known_streams: None, monkey
     monkeypatch.setattr(devices, "make_current", current.append)
     order, device, one, two = two_streams()
     launch(order, two, "before", reads=[Y])
-    with order.around(one.given, [X], [Y]):
+    with order.around(one.stream, [X], [Y]):
         assert has_before(device, one) >= {"before"}
-        one.given.given.append("block")
+        one.stream.given.append("block")
     assert current == [0]
     assert [things for _, things in order.by_handle[one.handle].held] == [None, (X, Y)]
     launch(order, two, "reader", reads=[X])
@@ -741,7 +743,7 @@ def test_a_block_that_fails_records_nothing(known_streams: None) -> None:
     device.recorded = 0
 
     def fail() -> None:
-        with order.around(one.given, [], [X]):
+        with order.around(one.stream, [], [X]):
             device.recorded = 0
             1 / 0
 
@@ -759,8 +761,8 @@ def test_a_block_waits_for_the_streams_that_its_arrays_name(
     monkeypatch.setattr(order_module, "producers_of", lambda *given: asked.append(given) or original(*given))
     monkeypatch.setattr(order_module, "span_of", lambda array: X)
     order, device, one, two = two_streams()
-    two.given.given.append("unseen")
-    with order.around(one.given, [array]):
+    two.stream.given.append("unseen")
+    with order.around(one.stream, [array]):
         pass
     assert asked == [((array,), 0, one.handle)]
     assert "unseen" in has_before(device, one)
@@ -798,7 +800,7 @@ def test_streams_that_have_not_launched_or_are_captured_are_joined_past_the_orde
         order.join(two.core, one.core)
         order.captures = 0
         assert asked == [two.core, one.core]
-        two.given.is_closed = True
+        two.stream.is_closed = True
         order.join(one.core, two.core)
         order.join(two.core, one.core)
     pairs = [(fresh, one), (one, fresh), (one, two), (one, two), (two, one)]
@@ -823,11 +825,11 @@ def test_things_are_held_on_any_stream_until_it_is_done(known_streams: None) -> 
 
 def test_things_of_a_closed_streams_number_are_held_on_the_new_one(known_streams: None) -> None:
     order, device, one, _ = two_streams()
-    one.given.is_closed = True
+    one.stream.is_closed = True
     fresh = device.stream()
-    fresh.given.number = one.given.number
-    device.streams[one.given.number] = fresh.given
-    streams._known[id(fresh.given)] = known = Known(fresh.given, fresh.core, one.handle, 0)
+    fresh.stream.number = one.stream.number
+    device.streams[one.stream.number] = fresh.stream
+    streams._device_streams[id(fresh.stream)] = known = DeviceStream(fresh.stream, fresh.core, one.handle, 0)
     order.hold(known.core, "held")
     track = order.loose[one.handle]
     assert track.core is fresh.core
@@ -842,12 +844,12 @@ def test_what_another_keeps_is_held_no_longer(known_streams: None) -> None:
         order.hold(one.core, name)
     uses = [use for use, _ in track.held]
     track.repeated.update({Use(track, 1, {}): "r", Use(track, 2, {}): ""})
-    order.hand_over(one.given, lambda things: f"{things} still")
+    order.hand_over(one.stream, lambda things: f"{things} still")
     assert [(use, things) for use, things in track.held] == [(uses[0], "a still"), (uses[1], "")]
     assert list(track.repeated.values()) == ["r still", ""]
-    order.hand_over(device.stream().given, lambda things: 1 / 0)
-    with order.capturing(one.given):
-        order.hand_over(one.given, lambda things: 1 / 0)
+    order.hand_over(device.stream().stream, lambda things: 1 / 0)
+    with order.capturing(one.stream):
+        order.hand_over(one.stream, lambda things: 1 / 0)
 
 
 def test_a_capture_waits_once_and_keeps_what_is_captured(known_streams: None) -> None:
@@ -857,13 +859,13 @@ def test_a_capture_waits_once_and_keeps_what_is_captured(known_streams: None) ->
     order.watch(path)
     closed = device.stream()
     launch(order, closed)
-    closed.given.is_closed = True
-    with order.capturing(one.given) as captured:
+    closed.stream.is_closed = True
+    with order.capturing(one.stream) as captured:
         assert not path.settled
         assert order.is_special
         assert "w" in has_before(device, one)
         waits, recorded = device.waits, device.recorded
-        one.given.captured = True
+        one.stream.captured = True
         use = launch(order, one, "captured", reads=[Y], writes=[X])
         order.hold(one.core, "held")
         assert (use.count, use.clock, use.event) == (0, {}, None)
@@ -871,7 +873,7 @@ def test_a_capture_waits_once_and_keeps_what_is_captured(known_streams: None) ->
         assert (device.waits, device.recorded) == (waits, recorded)
         # Others come after what the stream was given before the capture.
         launch(order, two, "v", writes=[X])
-    one.given.captured = False
+    one.stream.captured = False
     assert captured.things == ["captured", "held"]
     assert (list(captured.reads), list(captured.writes)) == ([Y], [X])
     assert not order.is_special
@@ -884,17 +886,17 @@ def test_a_capture_waits_once_and_keeps_what_is_captured(known_streams: None) ->
 def test_a_stream_within_a_capture_appears_when_it_launches(known_streams: None) -> None:
     order, device, one, two = two_streams()
     inner, begun = device.stream(), device.stream()
-    with order.capturing(one.given):
+    with order.capturing(one.stream):
         waits = device.waits
-        with order.capturing(inner.given):
+        with order.capturing(inner.stream):
             assert inner.handle in order.by_handle
             assert order.captures == 2
         assert inner.handle not in order.by_handle
-        with order.capturing(two.given):
+        with order.capturing(two.stream):
             pass
         assert two.handle in order.by_handle
         assert device.waits == waits
-    with order.capturing(begun.given, begun=True):
+    with order.capturing(begun.stream, begun=True):
         assert order.captures == 1
     assert begun.handle not in order.by_handle
     assert device.waits == waits
@@ -902,7 +904,7 @@ def test_a_stream_within_a_capture_appears_when_it_launches(known_streams: None)
 
 def test_an_error_ends_a_capture(known_streams: None) -> None:
     order, _device, one, _two = two_streams()
-    with pytest.raises(ZeroDivisionError), order.capturing(one.given):
+    with pytest.raises(ZeroDivisionError), order.capturing(one.stream):
         raise ZeroDivisionError
     assert (order.captures, order.is_special) == (0, False)
 
@@ -915,7 +917,7 @@ def test_work_on_a_stream_that_was_brought_into_a_capture_joins_it(
     capture = mock.Mock(join=joined.append)
     monkeypatch.setattr(streams, "current", lambda core: capture if core is two.core else None)
     launch(order, two)
-    with order.capturing(one.given):
+    with order.capturing(one.stream):
         launch(order, one)
         assert joined == []
         launch(order, two, writes=[Y])
@@ -962,19 +964,19 @@ def test_reports_are_told_of_all_uses_and_the_last_one_alone(known_streams: None
 def test_work_past_the_order_is_reported_and_noted(known_streams: None) -> None:
     order, device, one, two = two_streams()
     launch(order, one, "w", writes=[X])
-    assert order.see_unordered(two.given, (X,), ()) is None
+    assert order.see_unordered(two.stream, (X,), ()) is None
     reports = Reports()
     waits = device.waits
     with order.reporting(reports):
-        use = order.see_unordered(two.given, (X,), (Y,))
+        use = order.see_unordered(two.stream, (X,), (Y,))
         assert device.waits == waits
         assert use is not None
         assert use.note == "note 1"
-        two.given.given.append("past")
+        two.stream.given.append("past")
         order.after(use, "things")
         assert [things for _, things in order.by_handle[two.handle].held] == ["things"]
-        with order.capturing(one.given):
-            assert order.see_unordered(one.given, (X,), ()) is None
+        with order.capturing(one.stream):
+            assert order.see_unordered(one.stream, (X,), ()) is None
     assert reports.told == [(101, [X], [Y], [], False, False, 1)]
     launch(order, one, "later", writes=[Y])
     assert "past" in has_before(device, one)
@@ -1040,7 +1042,7 @@ def test_no_event_of_a_captured_stream_is_asked_about() -> None:
 
 def test_a_stream_goes_by_its_newest_object() -> None:
     order, device, _one, two = two_streams()
-    twin = Known(two.given, Stream(device, two.given.number, two.given.given), two.handle, 0)  # type: ignore[arg-type]
+    twin = DeviceStream(two.stream, Stream(device, two.stream.number, two.stream.given), two.handle, 0)  # type: ignore[arg-type]
     launch(order, twin, writes=[X])
     track = order.by_handle[two.handle]
     assert track.core is twin.core
@@ -1085,8 +1087,8 @@ def test_closed_streams_are_waited_for_and_forgotten(monkeypatch: pytest.MonkeyP
         launch(order, made, writes=[(0x10000 + 0x100 * number, 0x10100 + 0x100 * number)])
         gone.append(order.by_handle[made.handle])
         order.record(order.clocks.now(gone[-1]), "held")
-        made.given.is_closed = True
-        twin = Known(made.given, Stream(device, made.given.number, made.given.given), made.handle, 0)  # type: ignore[arg-type]
+        made.stream.is_closed = True
+        twin = DeviceStream(made.stream, Stream(device, made.stream.number, made.stream.given), made.handle, 0)  # type: ignore[arg-type]
         launch(order, twin)
         assert order.by_handle[made.handle] is not gone[-1]
         assert len(order._closed) == (1, 0)[number]
@@ -1138,12 +1140,12 @@ def test_what_cannot_wait_is_waited_for_by_the_host() -> None:
 
     def sync(number: int) -> None:
         synced.append(number)
-        if number == three.given.number:
+        if number == three.stream.number:
             raise RuntimeError("refused")
 
     for each in (one, two, three, four, five):
-        each.given.sync = functools.partial(sync, each.given.number)
-    four.given.is_closed = True
+        each.stream.sync = functools.partial(sync, each.stream.number)
+    four.stream.is_closed = True
     of[five.handle].capture = order_module.Captured(order.clocks.now(of[five.handle]))
     touched = order.clocks.touch([X], [Y])
     launch(order, two, "w", writes=[Z])
@@ -1151,7 +1153,7 @@ def test_what_cannot_wait_is_waited_for_by_the_host() -> None:
     try:
         tracks.wait_on_host(of[five.handle], touched)
         of[five.handle].capture = None
-        assert synced == [two.given.number, three.given.number]
+        assert synced == [two.stream.number, three.stream.number]
         assert order.clocks.is_idle(of[two.handle])
         assert not order.clocks.is_idle(of[three.handle])
         uses = [segment.write for segment in (*touched.read, *touched.written)]
@@ -1169,11 +1171,11 @@ def test_under_manual_a_capture_waits_for_what_crossed_when_both_are_over(known_
     launch(order, two, "r", reads=[X])
     assert order._crossed
     inner = device.stream()
-    with order.capturing(inner.given, begun=True):
+    with order.capturing(inner.stream, begun=True):
         pass
     waits = device.waits
     assert order._crossed, "the user still orders them"
-    capture = order.capturing(inner.given, begun=True)
+    capture = order.capturing(inner.stream, begun=True)
     capture.__enter__()
     manual.__exit__(None, None, None)
     assert order._crossed
@@ -1190,7 +1192,7 @@ def test_too_much_memory_is_forgotten_by_waiting(monkeypatch: pytest.MonkeyPatch
     order, _device, one, two = two_streams()
     synced: list[int] = []
     for each in (one, two):
-        each.given.sync = functools.partial(synced.append, each.given.number)
+        each.stream.sync = functools.partial(synced.append, each.stream.number)
     for number in range(8):
         launch(order, two, writes=[(0x100 * number, 0x100 * number + 0x80)])
     order.forget()
@@ -1200,9 +1202,9 @@ def test_too_much_memory_is_forgotten_by_waiting(monkeypatch: pytest.MonkeyPatch
     order.forget()
     assert (len(order.clocks.segments), synced) == (9, [])
     order.captures = 0
-    one.given.is_closed = True
+    one.stream.is_closed = True
     order.forget()
-    assert (len(order.clocks.segments), synced) == (0, [two.given.number])
+    assert (len(order.clocks.segments), synced) == (0, [two.stream.number])
     assert order.clocks.is_idle(order.by_handle[two.handle])
 
 
@@ -1258,9 +1260,9 @@ def check_order(order: Order, program: list[Any], quick: list[bool], warmth: int
     manual = contextlib.ExitStack()
 
     def note(stream: int, reads: Any, writes: Any, *launch: Any) -> None:
-        given = targets[stream].given.given
+        given = targets[stream].stream.given
         if order.manual_blocks:
-            given += [(other.number, len(other.given)) for other in device.streams if other.number != stream]
+            given += [(other.number, len(other.stream)) for other in device.streams if other.number != stream]
         name = f"launch {len(launches)}"
         before = device.before(stream, len(given))
         for number, position in device.done:

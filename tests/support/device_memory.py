@@ -250,7 +250,7 @@ class Gpu:
         """A new stream, which cudakit knows."""
         made = Stream(self, 100 + len(self.streams), device_id)
         self.streams[made.handle] = made
-        streams._known[id(made)] = streams.Known(made, made, made.handle, device_id)  # type: ignore[arg-type]
+        streams._device_streams[id(made)] = streams.DeviceStream(made, made, made.handle, device_id)  # type: ignore[arg-type]
         return made
 
     def allocate(self, size: int) -> Any:
@@ -311,7 +311,7 @@ class Heard(Witness):
 
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> Gpu:
     """A GPU in the place of the driver's, for a test."""
-    monkeypatch.setattr(streams, "_known", {})
+    monkeypatch.setattr(streams, "_device_streams", {})
     gpu = Gpu()
     monkeypatch.setattr(DeviceArray, "gpu", gpu, raising=False)
     cuda = SimpleNamespace(

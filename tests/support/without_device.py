@@ -68,7 +68,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, current: Any) -> SimpleNamespace:
     )
     monkeypatch.setitem(sys.modules, "cupy", module)
     monkeypatch.setattr(devices, "device_count", lambda: 1)
-    monkeypatch.setattr(replay, "known", lambda stream: SimpleNamespace(core="core"))
+    monkeypatch.setattr(replay, "device_stream", lambda stream: SimpleNamespace(core="core"))
     return module
 
 
@@ -98,7 +98,7 @@ def repeats_of(op: Any) -> CallRecorder:
 
 def call_shape(fragments: tuple[Fragment, ...], families: tuple[str, ...]) -> Any:
     """A shape of a kernel that is never launched."""
-    parameters = [SimpleNamespace(kind="pointer", const=False, layout=None)] * len(fragments)
+    parameters = [SimpleNamespace(category="pointer", const=False, layout=None)] * len(fragments)
     loaded: Any = SimpleNamespace(
         kernel="kernel", launch_config=lambda *_: "launch config", parameters=parameters, holders=set()
     )

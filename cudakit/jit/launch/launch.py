@@ -18,7 +18,7 @@ from cudakit.jit.specialise.specialise import BoundParameter
 from cudakit.streams import devices
 from cudakit.streams.order import Repeat, order, repeating
 from cudakit.streams.segments import Range, Use, named_producers, span_of
-from cudakit.streams.streams import Known, current_streams, known
+from cudakit.streams.streams import DeviceStream, current_streams, device_stream
 from cudakit.streams.witnesses import Call, add_shortcut, doing, watched
 from cudakit.types.arguments import texture_handle
 from cudakit.types.shown import Table, html, words
@@ -292,15 +292,15 @@ class CallShape(_Remembering):
 
     # ── one launch, looked at in full ────────────────────────────────────────────────────────────────────────────
 
-    def target(self, stream: Any) -> Known | None:
+    def target(self, stream: Any) -> DeviceStream | None:
         """Return the stream's record if the stream is of the shape's device, else None."""
         try:
-            known_stream = known(stream)
+            known_stream = device_stream(stream)
         except (ArgumentError, LaunchError):
             return None
         return known_stream if known_stream.device_id == self.device_id and not devices.is_forked() else None
 
-    def launch(self, target: Known, config: Any, values: Sequence[Any], arguments: Sequence[Any]) -> None:
+    def launch(self, target: DeviceStream, config: Any, values: Sequence[Any], arguments: Sequence[Any]) -> None:
         """Launch with a new stream or configuration: in order, and with limits checked.
 
         Raises
@@ -317,7 +317,9 @@ class CallShape(_Remembering):
             raise_launch_error(error, self.name)
             raise
 
-    def plan(self, target: Known, config: Config | Cover, values: Sequence[Any], arguments: tuple[Any, ...]) -> Plan:
+    def plan(
+        self, target: DeviceStream, config: Config | Cover, values: Sequence[Any], arguments: tuple[Any, ...]
+    ) -> Plan:
         """Make the plan of a launch, ordered now: after everything launched until now."""
         with devices.on_device(self.device_id):
             resolved = self.loaded.launch_config(config, self.device_id)
@@ -328,7 +330,7 @@ class CallShape(_Remembering):
         self.loaded.holders.add(result)
         return result
 
-    def _launch(self, target: Known, config: Any, values: Sequence[Any], arguments: Sequence[Any]) -> None:
+    def _launch(self, target: DeviceStream, config: Any, values: Sequence[Any], arguments: Sequence[Any]) -> None:
         last_config, resolved = self.config
         if last_config is not config:
             launch_config = as_config(config)
@@ -366,7 +368,12 @@ class CallShape(_Remembering):
                     self._repeat(target, config, resolved, values, arguments, settled=True)
 
     def _launch_watched(
-        self, target: Known, config: LaunchConfig, values: Sequence[Any], arguments: Sequence[Any], use: Use | None
+        self,
+        target: DeviceStream,
+        config: LaunchConfig,
+        values: Sequence[Any],
+        arguments: Sequence[Any],
+        use: Use | None,
     ) -> None:
         """Launch, and report it to the witnesses."""
         call = Call(self.loaded, config, tuple(values), tuple(arguments))
@@ -374,7 +381,7 @@ class CallShape(_Remembering):
             use.note.record_call(call)
         report_launch(self.run, target.core, call, target.core, config, self.loaded.kernel, *values)
 
-    def _order(self, target: Known, values: Sequence[Any], arguments: Sequence[Any]) -> Use | None:
+    def _order(self, target: DeviceStream, values: Sequence[Any], arguments: Sequence[Any]) -> Use | None:
         """Insert the waits that a launch needs; return the record for `Order.after`."""
         devices.make_current(self.device_id)
         producers = current_streams(self.libraries, self.device_id)
@@ -422,7 +429,7 @@ class CallShape(_Remembering):
 
     def _repeat(
         self,
-        target: Known,
+        target: DeviceStream,
         config: Any,
         resolved: LaunchConfig,
         values: Sequence[Any],
@@ -435,7 +442,7 @@ class CallShape(_Remembering):
         """
         if not self.fixed or not self.is_fixed or devices.device_count() > 1:
             return
-        key = id(target.given), id(arguments[self.fixed[0]])
+        key = id(target.stream), id(arguments[self.fixed[0]])
         once = (config, *(id(arguments[i]) for i in self.fixed))
         if self._once.get(key) != once:
             if len(self._once) >= _MOST_REPEATS:
@@ -459,7 +466,7 @@ class CallShape(_Remembering):
 
     def _settled_flat(
         self,
-        target: Known,
+        target: DeviceStream,
         config: Any,
         resolved: LaunchConfig,
         any_arrays: Any,
@@ -468,7 +475,7 @@ class CallShape(_Remembering):
     ) -> tuple[Any, ...]:
         """Return `Settled`, flat, of a launch."""
         memo = self._memo(values, arguments)
-        return Settled(target.given, config, target.core, resolved, *self._current(), any_arrays, *memo).flat()
+        return Settled(target.stream, config, target.core, resolved, *self._current(), any_arrays, *memo).flat()
 
     def _current(self) -> tuple[Any, Any]:
         """Return CuPy's and torch's current streams, if the shape has their arrays."""

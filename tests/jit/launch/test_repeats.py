@@ -16,7 +16,7 @@ from cudakit.jit.launch.launch import CallShape
 from cudakit.streams import devices, streams
 from cudakit.streams import order as order_module
 from cudakit.streams.order import Order
-from cudakit.streams.streams import Known
+from cudakit.streams.streams import DeviceStream
 
 
 class Event:
@@ -112,7 +112,7 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
     cuda = types.SimpleNamespace(get_current_stream=lambda *device: current[0])
     monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=cuda))  # type: ignore[misc]
     for stream in made:
-        monkeypatch.setitem(streams._known, id(stream), Known(stream, stream, stream.ptr, 0))  # type: ignore[arg-type]
+        monkeypatch.setitem(streams._device_streams, id(stream), DeviceStream(stream, stream, stream.ptr, 0))  # type: ignore[arg-type]
     kernel = Kernel(None, made, current)
 
     def run(core: Any, config: Any, loaded: str, *values: int) -> None:

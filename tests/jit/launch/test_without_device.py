@@ -670,7 +670,7 @@ def shape_of(families: tuple[str, ...], ran: list[Any], const: bool = False, nam
 
 
 def target_of(core: Any = "core") -> Any:
-    return SimpleNamespace(core=core, given="given", handle=5, device_id=0)
+    return SimpleNamespace(core=core, stream="given", handle=5, device_id=0)
 
 
 def test_a_launch_is_ordered_run_and_settled(ordered: Ordered) -> None:
@@ -761,7 +761,7 @@ def test_errors_of_the_driver_name_the_specialization(ordered: Ordered, monkeypa
 
 def test_streams_of_other_devices_are_no_targets(ordered: Ordered, monkeypatch: pytest.MonkeyPatch) -> None:
     shape = shape_of(("cupy",), [])
-    monkeypatch.setattr(launch, "known", lambda stream: SimpleNamespace(device_id=stream))
+    monkeypatch.setattr(launch, "device_stream", lambda stream: SimpleNamespace(device_id=stream))
     found = shape.target(0)
     assert found is not None
     assert found.device_id == 0
@@ -772,7 +772,7 @@ def test_streams_of_other_devices_are_no_targets(ordered: Ordered, monkeypatch: 
     def refuse(stream: Any) -> Any:
         raise ck.ArgumentError("no stream")
 
-    monkeypatch.setattr(launch, "known", refuse)
+    monkeypatch.setattr(launch, "device_stream", refuse)
     assert shape.target(0) is None
 
 
