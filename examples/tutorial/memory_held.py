@@ -11,10 +11,7 @@ Prints::
     no name is left:         0 MiB
     over the limit of 4 MiB: 1,073,741,824 bytes of device memory were asked for; the emulator holds 0 in use, and
         ↳ ck.memory.limit allows 4,194,304; let go of arrays, or work in chunks
-    memory            used  free in pool        peak  limit
-    pinned               0             0           0   none
-    device emulator      0             0  67,108,864   none
-    managed emulator     0             0           0   none
+    at the end:              0 bytes in use, at most 67,108,864 so far
 """
 
 import numpy as np
@@ -62,4 +59,6 @@ with ck.memory.limit(pool.used + pool.free + 4 * MIB):
     else:
         raise AssertionError("the limit does not hold")
 ck.empty(64 * MIB, np.uint8, stream=stream)  # no limit after the block
-print(ck.memory.report())
+report = ck.memory.report().of("device")
+assert report.peak >= 64 * MIB
+print(f"at the end:              {report.used:,} bytes in use, at most {report.peak:,} so far")
