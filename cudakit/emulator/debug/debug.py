@@ -1,4 +1,4 @@
-"""Beginning to step through a kernel, and a session in a terminal, by the commands of gdb and pdb."""
+"""Start of a debug session, and its terminal, with the commands of gdb and pdb."""
 
 from __future__ import annotations
 
@@ -38,35 +38,35 @@ _BREAK = re.compile(
     r"(?P<line>.*?)(?:\s+block\s+(?P<block>\d+))?(?:\s+thread\s+(?P<thread>\d+))?(?:\s+if\s+(?P<when>.+))?$"
 )
 
-#: Commands that move, or look elsewhere: what they do with their argument, and what help says of them.
+#: Commands that move or select: their function of the argument, and their help.
 _MOVES: Final[dict[str, tuple[Callable[[Session, str], Session], str]]] = {
     "run": (lambda at, _: at.run(), "run: run to the next breakpoint, error, or the end."),
-    "continue": (lambda at, _: at.continue_(), "continue: the same, from a stop on."),
+    "continue": (lambda at, _: at.continue_(), "continue: run on from a stop."),
     "step": (lambda at, n: at.step(int(n or 1)), "Step [N]: run the warp to its next line, into functions."),
     "next": (lambda at, n: at.next(int(n or 1)), "Next [N]: run the warp to its next line, over functions."),
     "stepi": (lambda at, _: at.step_instruction(), "stepi: run one instruction."),
     "until": (
         lambda at, n: at.until(int(n) if n.isdigit() else n),
-        "Until LINE|TEXT: run the warp until it comes to a line.",
+        "Until LINE|TEXT: run the warp until it reaches a line.",
     ),
     "finish": (lambda at, _: at.finish(), "finish: run the warp until it has left the function."),
     "back": (lambda at, n: at.back(int(n or 1)), "Back [N], or reverse-step: go back by a line of the warp."),
     "backi": (lambda at, _: at.back_instruction(), "backi, or reverse-stepi: go back by an instruction."),
-    "rewind": (lambda at, _: at.rewind(), "rewind: go back to the begin."),
-    "block": (lambda at, n: at.block(int(n)), "Block N: look at another block."),
-    "warp": (lambda at, n: at.warp(int(n)), "Warp N: look at another warp of the block."),
-    "thread": (lambda at, n: at.thread(int(n)), "Thread N: look at the warp of a thread of the block."),
+    "rewind": (lambda at, _: at.rewind(), "rewind: go back to the beginning."),
+    "block": (lambda at, n: at.block(int(n)), "Block N: select another block."),
+    "warp": (lambda at, n: at.warp(int(n)), "Warp N: select another warp of the block."),
+    "thread": (lambda at, n: at.thread(int(n)), "Thread N: select the warp of a thread of the block."),
 }
 
 
 class Terminal(cmd.Cmd):
-    """Takes commands for a session.
+    """Terminal of a session.
 
     Parameters
     ----------
     session : Session
     stdin, stdout : file, optional
-        By default the program's own.
+        Input and output. Default: the program's own.
     """
 
     prompt = "(cudakit) "
@@ -78,16 +78,16 @@ class Terminal(cmd.Cmd):
         self.session: Session = session
 
     def preloop(self) -> None:
-        """Say where the session is."""
+        """Show where the session is."""
         self._show()
 
     def precmd(self, line: str) -> str:
-        """Take short and other names of commands."""
+        """Replace aliases of commands by their names."""
         name, _, rest = line.strip().partition(" ")
         return f"{_ALIASES.get(name, name)} {rest}".strip()
 
     def onecmd(self, line: str) -> bool:
-        """Run a command; what goes wrong is said, and the next one taken."""
+        """Run a command. An error is printed, and the session continues."""
         try:
             return bool(super().onecmd(line))
         except (CudakitError, ValueError) as error:
@@ -97,7 +97,7 @@ class Terminal(cmd.Cmd):
         return False
 
     def default(self, line: str) -> None:
-        """Say that there is no such command."""
+        """Report an unknown command."""
         self._say(f"no command {line.partition(' ')[0]!r}; help lists them")
 
     def _say(self, text: str) -> None:
@@ -116,77 +116,77 @@ class Terminal(cmd.Cmd):
 
     # ── where to stop ──
 
-    def do_break(self, given: str) -> None:
-        """Break LINE|TEXT [block N] [thread N] [if CONDITION]: stop where threads come to a line."""
-        found = _BREAK.match(given.strip())
-        if not given.strip() or found is None:
+    def do_break(self, argument: str) -> None:
+        """Break LINE|TEXT [block N] [thread N] [if CONDITION]: stop where threads reach a line."""
+        match = _BREAK.match(argument.strip())
+        if not argument.strip() or match is None:
             self._say("break LINE|TEXT [block N] [thread N] [if CONDITION]")
             return
-        line = found["line"].strip().strip("\"'")
-        block, thread = (int(found[name]) if found[name] else None for name in ("block", "thread"))
-        made = self.session.break_at(
-            int(line) if line.isdigit() else line, found["when"] or "", block=block, thread=thread
+        line = match["line"].strip().strip("\"'")
+        block, thread = (int(match[name]) if match[name] else None for name in ("block", "thread"))
+        stop = self.session.break_at(
+            int(line) if line.isdigit() else line, match["when"] or "", block=block, thread=thread
         )
-        self._say(f"breakpoint {made}: {made.line.text.strip()}")
+        self._say(f"breakpoint {stop}: {stop.line.text.strip()}")
 
-    def do_watch(self, given: str) -> None:
+    def do_watch(self, argument: str) -> None:
         """Watch EXPRESSION: stop when its value changes."""
-        self._say(f"watch {self.session.watch(given)}")
+        self._say(f"watch {self.session.watch(argument)}")
 
-    def do_delete(self, given: str) -> None:
+    def do_delete(self, argument: str) -> None:
         """Delete [NUMBER]: remove a breakpoint or watch, or all."""
-        self.session.clear(int(given) if given else None)
+        self.session.clear(int(argument) if argument else None)
 
     # ── looking ──
 
-    def do_where(self, given: str) -> None:
-        """where: say where the warp stands."""
+    def do_where(self, argument: str) -> None:
+        """Show the place of the warp: where."""
         self._say(head_of(self.session.where))
 
-    def do_list(self, given: str) -> None:
+    def do_list(self, argument: str) -> None:
         """List [N]: N lines of the source around the warp's."""
-        for line in lines_of(self.session.seen(int(given or 5))):
+        for line in lines_of(self.session.seen(int(argument or 5))):
             self._say(line)
 
-    def do_print(self, given: str) -> None:
-        """Print EXPRESSION: its value; of each lane where they differ."""
-        shared = self.session.shared.get(given.strip())
-        self._say(f"{given} = {_array(shared) if shared is not None else value_of(self.session[given])}")
+    def do_print(self, argument: str) -> None:
+        """Print EXPRESSION: show its value, for each lane where values differ."""
+        shared = self.session.shared.get(argument.strip())
+        self._say(f"{argument} = {_array(shared) if shared is not None else value_of(self.session[argument])}")
 
-    def do_info(self, given: str) -> None:
+    def do_info(self, argument: str) -> None:
         """Info lanes|locals|shared|registers|breakpoints: list them."""
-        what = given.strip()
-        if what == "lanes":
+        topic = argument.strip()
+        if topic == "lanes":
             by: dict[tuple[str, int], list[int]] = {}
             for lane in self.session.lanes:
                 by.setdefault((lane.state, lane.line), []).append(lane.lane)
             for (state, line), lanes in by.items():
                 self._say(f"  lanes {ranges(lanes)}: {state}{f', line {line}' if line else ''}")
-        elif what in ("locals", "variables"):
+        elif topic in ("locals", "variables"):
             for name, value in self.session.variables.items():
                 self._say(f"  {name} = {value_of(value, 80)}")
-        elif what == "shared":
+        elif topic == "shared":
             if not self.session.shared:
                 self._say("  the kernel declares no shared arrays")
             for name, array in self.session.shared.items():
                 self._say(f"  {name}: {array.dtype} {array.shape} = {_array(array)}")
-        elif what == "registers":
+        elif topic == "registers":
             for name, value in self.session.registers.items():
                 self._say(f"  {name} = {value_of(value)}")
-        elif what in ("breakpoints", "break"):
+        elif topic in ("breakpoints", "break"):
             for stop in self.session.stops:
                 self._say(f"  {stop}")
         else:
             self._say("info lanes|locals|shared|registers|breakpoints")
 
-    def do_quit(self, given: str) -> bool:
+    def do_quit(self, argument: str) -> bool:
         """quit: leave; the kernel stays where it is."""
         return True
 
 
 def _command(move: Callable[[Session, str], Session], text: str) -> Callable[[Terminal, str], None]:
-    def command(terminal: Terminal, given: str) -> None:
-        move(terminal.session, given)
+    def command(terminal: Terminal, argument: str) -> None:
+        move(terminal.session, argument)
         terminal._show()
 
     command.__doc__ = text
@@ -198,7 +198,7 @@ for _name, _move in _MOVES.items():
 
 
 def interact(session: Session) -> None:
-    """Take commands from the terminal."""
+    """Read commands from the terminal."""
     Terminal(session).cmdloop()
 
 
@@ -206,15 +206,15 @@ def _array(array: np.ndarray) -> str:
     return np.array2string(array, threshold=64, max_line_width=110)
 
 
-class _Taker:
-    """Takes a stream's launch in place of its being run; see `cudakit.emulator.streams.stream.Recorder`."""
+class _LaunchRecorder:
+    """A recorder that takes a stream's launch instead of running it; see `cudakit.emulator.streams.stream.Recorder`."""
 
     def __init__(self) -> None:
         self.capture = self
-        self.asked: list[tuple[Emulated, Config | Cover, Sequence[Any]]] = []
+        self.launches: list[tuple[Emulated, Config | Cover, Sequence[Any]]] = []
 
     def launch(self, shape: Any, config: Any, values: Any, arguments: Any) -> None:
-        self.asked.append((shape.emulated, config, tuple(values)))
+        self.launches.append((shape.emulated, config, tuple(values)))
 
     def record(self) -> Point:
         raise ArgumentError("emulator.debug: no event can be recorded by what is debugged")
@@ -231,21 +231,23 @@ def debug(
     stream: EmulatedStream | None = None,
     checks: bool = True,
 ) -> Session:
-    """Step through a launch of a kernel, on the emulator; nothing has run yet.
+    """Step through a launch of a kernel on the emulator. Nothing runs before the first step.
 
-    The kernel is compiled with debug information and not optimised, so that its variables are there by their names.
+    The kernel is compiled with debug information and without optimization, so that its variables keep their names.
 
     Parameters
     ----------
     kernel : Kernel
-        Of threads, its template arguments given or not.
+        Kernel of threads, with or without its template arguments.
     config : Config or Cover
+        Grid and block of the launch.
     *arguments
-        As in a call: host arrays and numbers. What the kernel writes to arrays is there at once; going back undoes it.
+        Arguments of a call: host arrays and numbers. Writes of the kernel to arrays appear at once; going back undoes
+        them.
     stream : EmulatedStream, optional
-        Whose arch, output and budget of steps it has.
+        Stream whose arch, output and step budget the session has.
     checks : bool
-        Whether it stops too at races and at reads of what nobody wrote.
+        Whether to stop at races and at reads of memory that was never written.
 
     Returns
     -------
@@ -254,7 +256,7 @@ def debug(
     Raises
     ------
     ArgumentError
-        For tile kernels, and as a call does.
+        For tile kernels, and for the errors of a call.
 
     Examples
     --------
@@ -268,22 +270,22 @@ def debug(
         raise ArgumentError(f"emulator.debug: stream is the emulator's, got {type(stream).__name__}")
     if stream.recorder is not None:
         raise ArgumentError("emulator.debug: the stream is captured now")
-    taker = stream.recorder = _Taker()
+    recorder = stream.recorder = _LaunchRecorder()
     try:
         kernel(stream, config, *arguments)
     finally:
         stream.recorder = None
-    if len(taker.asked) != 1:
-        what = f"{len(taker.asked)} launches" if taker.asked else "nothing: its grid is empty"
-        raise ArgumentError(f"emulator.debug takes a call that launches one kernel; this one launches {what}")
+    if len(recorder.launches) != 1:
+        launched = f"{len(recorder.launches)} launches" if recorder.launches else "nothing: its grid is empty"
+        raise ArgumentError(f"emulator.debug takes a call that launches one kernel; this one launches {launched}")
     order().finish_all()
-    return begin(*taker.asked[0], stream, checks)
+    return begin(*recorder.launches[0], stream, checks)
 
 
 def begin(
     emulated: Emulated, config: Config | Cover, values: Sequence[Any], stream: EmulatedStream, checks: bool
 ) -> Session:
-    """Step through a launch that was bound for a stream; `debug` says more.
+    """Start a session for a launch that was bound for a stream: see `debug`.
 
     Raises
     ------
@@ -296,9 +298,9 @@ def begin(
     memory = Memory(room().arrays)
     ready, text = _with_symbols(emulated, memory)
     for parameter, value in zip(ready.parameters, values, strict=True):
-        held = value.array if isinstance(value, EmulatedTensorMap) else value
-        if isinstance(held, np.ndarray):
-            memory.add(held, parameter.name, not held.flags.writeable)
+        array = value.array if isinstance(value, EmulatedTensorMap) else value
+        if isinstance(array, np.ndarray):
+            memory.add(array, parameter.name, not array.flags.writeable)
     launch = Launch(
         ready.loaded,
         ready.entry,
@@ -320,14 +322,14 @@ def begin(
 
 
 def _with_symbols(emulated: EmulatedThreads, memory: Memory) -> tuple[EmulatedThreads, str]:
-    """The kernel compiled with debug information, in a memory of its own but with the variables of its module."""
-    wanted, compiled = emulated.specialization, emulated.compiled
-    options = wanted.options.replace(debug=True, lineinfo=False)
+    """Compile a kernel with debug information, in a memory of its own that has the variables of its module."""
+    specialization, compiled = emulated.specialization, emulated.compiled
+    options = specialization.options.replace(debug=True, lineinfo=False)
     try:
-        with_symbols = wanted._replace(options=options)
-        made = compiled_of(with_symbols)
-        if wanted.name_expression in made.lowered:
-            wanted, compiled = with_symbols, made
+        with_symbols = specialization._replace(options=options)
+        debug_code = compiled_of(with_symbols)
+        if specialization.name_expression in debug_code.lowered:
+            specialization, compiled = with_symbols, debug_code
     except CudakitError:
         pass  # compiled code, or what the compiler refuses to compile so: its registers are there
     text = compiled.code.decode()
@@ -336,4 +338,4 @@ def _with_symbols(emulated: EmulatedThreads, memory: Memory) -> tuple[EmulatedTh
     constants = {address for address, _ in module.symbols.constants}
     for name, address in module.symbols.addresses.items():
         memory.add(module.symbols.storage[name], f"variable {name}", address in constants)
-    return EmulatedThreads(wanted, compiled, emulated.parameters, module), text
+    return EmulatedThreads(specialization, compiled, emulated.parameters, module), text

@@ -1,6 +1,6 @@
-"""What ``-G`` leaves in PTX about variables: their C++ names and types, and where each is kept (DWARF 2, 7.5).
+"""Debug information that ``-G`` writes into PTX: variables' C++ names, types and locations (DWARF 2, 7.5).
 
-C++ expressions of variables are computed for all lanes of a warp: conditions of breakpoints, and what is printed.
+C++ expressions of variables are evaluated for all lanes of a warp: conditions of breakpoints, and printed values.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import numpy as np
 
 from cudakit.errors import ArgumentError, shortened
 
-#: Tags that are used here (DWARF 2, figure 14), by their numbers.
+#: Tags used here (DWARF 2, figure 14), by number.
 _TAGS: Final = {
     0x01: "array", 0x02: "struct", 0x04: "enum", 0x05: "variable", 0x0B: "block", 0x0D: "member", 0x0F: "pointer",
     0x10: "pointer", 0x13: "struct", 0x16: "same", 0x17: "struct", 0x1C: "member", 0x21: "extent", 0x24: "base",
     0x26: "same", 0x2D: "same", 0x2E: "function", 0x34: "variable", 0x35: "same", 0x37: "same", 0x39: "space",
     0x42: "pointer",
 }  # fmt: skip
-#: Attributes, by their numbers.
+#: Attributes used here, by number.
 _ATTRIBUTES: Final = {
     0x02: "location", 0x03: "name", 0x0B: "size", 0x11: "low", 0x12: "high", 0x2F: "last", 0x31: "origin",
     0x37: "count", 0x38: "offset", 0x3B: "line", 0x3E: "encoding", 0x47: "specification", 0x49: "type", 0x6E: "symbol",
@@ -39,7 +39,7 @@ _DATUM = re.compile(r"^\s*(?:\.b(8|16|32|64)\s+([^\n]+)|([\w$%]+):)", re.MULTILI
 
 
 class Section(NamedTuple):
-    """Bytes of a section; what of them is an address, by where it lies; and where its own labels are."""
+    """Bytes of a section, its addresses by offset, and the offsets of its labels."""
 
     data: bytes
     symbols: dict[int, str]
@@ -47,15 +47,15 @@ class Section(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a variable is kept: in a register, or some bytes behind a symbol."""
+    """Storage of a variable: a register, or a number of bytes behind a symbol."""
 
     name: str
     offset: int = 0
     in_register: bool = False
 
 
-class Kept(NamedTuple):
-    """A place, and the labels of the function between which a variable is kept there; empty: everywhere."""
+class Location(NamedTuple):
+    """A place of a variable, and the labels of the function between which it is valid; empty: everywhere."""
 
     place: Place
     first: str = ""
@@ -64,10 +64,10 @@ class Kept(NamedTuple):
 
 @dataclass(eq=False)
 class Entry:
-    """An entry of the tree: its kind, attributes and children."""
+    """An entry of the DWARF tree: tag, attributes and children."""
 
-    kind: str
-    given: dict[str, Any] = field(default_factory=dict)
+    tag: str
+    attributes: dict[str, Any] = field(default_factory=dict)
     children: list[Entry] = field(default_factory=list)
 
 
@@ -79,32 +79,33 @@ class Variable(NamedTuple):
     name : str
     type : Entry or None
     line : int
-        Where it is declared, as the compiler counts.
-    kept : tuple of Kept
+        Line of the declaration, as the compiler counts.
+    locations : tuple of Location
+        Places of the variable.
     first, end : str
-        Labels of its scope; empty for one of the whole function or program.
+        Labels of its scope; empty for a variable of the whole function or program.
     """
 
     name: str
     type: Entry | None
     line: int
-    kept: tuple[Kept, ...]
+    locations: tuple[Location, ...]
     first: str = ""
     end: str = ""
 
 
 @dataclass
 class Symbols:
-    """The variables of a program.
+    """Variables of a program.
 
     Attributes
     ----------
     functions : dict of str to list of Variable
-        Of each function by its name in the PTX, those of inner scopes last.
+        Variables of each function, by its name in the PTX; inner scopes are last.
     program : list of Variable
-        Of the program.
+        Variables of the program.
     types : dict of str to Entry
-        Structs and the like, by their names.
+        Structs and other named types, by name.
     """
 
     functions: dict[str, list[Variable]] = field(default_factory=dict)
@@ -113,7 +114,7 @@ class Symbols:
 
 
 def read(ptx: str) -> Symbols:
-    """The variables that a PTX text tells of; none where it was compiled without debug information."""
+    """Return the variables in the debug information of PTX; none where there is no debug information."""
     sections = {name: _section(body) for name, body in _SECTION.findall(ptx)}
     if ".debug_info" not in sections or ".debug_abbrev" not in sections:
         return Symbols()
@@ -136,7 +137,7 @@ def _section(body: str) -> Section:
 
 
 class _Reader:
-    """Reads the tree of one program."""
+    """Reader of the DWARF tree of one program."""
 
     def __init__(self, sections: dict[str, Section]) -> None:
         self.sections = sections
@@ -154,8 +155,8 @@ class _Reader:
         return int.from_bytes(self.info.data[self.at - size : self.at], "little")
 
     def _uleb(self) -> int:
-        found, self.at = _uleb(self.info.data, self.at)
-        return found
+        number, self.at = _uleb(self.info.data, self.at)
+        return number
 
     def _string(self, data: bytes, start: int) -> tuple[str, int]:
         end = data.index(0, start)
@@ -181,12 +182,12 @@ class _Reader:
                 if open_:
                     open_.pop()
                 continue
-            kind, has_children, attributes = abbreviations[code]
-            entry = Entry(kind)
+            tag, has_children, attributes = abbreviations[code]
+            entry = Entry(tag)
             for name, form in attributes:
                 value = self._value(form)
                 if name:
-                    entry.given[name] = value
+                    entry.attributes[name] = value
             self.entries[at] = entry
             if open_:
                 open_[-1].children.append(entry)
@@ -195,21 +196,21 @@ class _Reader:
         self.at = end
         for entry in list(self.entries.values()):
             for name in ("type", "specification", "origin"):
-                if name in entry.given:
-                    entry.given[name] = self.entries.get(entry.given[name])
+                if name in entry.attributes:
+                    entry.attributes[name] = self.entries.get(entry.attributes[name])
         for entry in self.entries.values():
             self._finish(entry)
         self.entries = {}
 
     def _offset(self, at: int, otherwise: int) -> int:
-        """Where a reference into another section leads: ``.debug_loc+133``, or a label."""
+        """Return the target of a reference into another section: ``.debug_loc+133``, or a label."""
         name, _, shift = self.info.symbols.get(at, "").partition("+")
-        known = next((each.labels[name] for each in self.sections.values() if name in each.labels), 0)
-        return known + (int(shift) if shift else 0) + otherwise
+        label = next((section.labels[name] for section in self.sections.values() if name in section.labels), 0)
+        return label + (int(shift) if shift else 0) + otherwise
 
     def _abbreviations(self, at: int) -> dict[int, tuple[str, bool, list[tuple[str, int]]]]:
         data = self.sections[".debug_abbrev"].data
-        found: dict[int, tuple[str, bool, list[tuple[str, int]]]] = {}
+        table: dict[int, tuple[str, bool, list[tuple[str, int]]]] = {}
         while at < len(data):
             code, at = _uleb(data, at)
             if not code:
@@ -223,8 +224,8 @@ class _Reader:
                 if not name and not form:
                     break
                 attributes.append((_ATTRIBUTES.get(name, ""), form))
-            found[code] = _TAGS.get(tag, ""), has_children, attributes
-        return found
+            table[code] = _TAGS.get(tag, ""), has_children, attributes
+        return table
 
     def _value(self, form: int) -> Any:
         at = self.at
@@ -253,59 +254,67 @@ class _Reader:
     # ── what it means ──
 
     def _finish(self, entry: Entry) -> None:
-        name = entry.given.get("name", "")
-        if entry.kind in ("struct", "enum") and name:
+        name = entry.attributes.get("name", "")
+        if entry.tag in ("struct", "enum") and name:
             self.symbols.types.setdefault(name, entry)
-        if entry.kind == "function":
-            origin = entry.given.get("specification") or entry.given.get("origin")
-            symbol = entry.given.get("symbol") or (origin and origin.given.get("symbol")) or name
-            if "low" in entry.given:
+        if entry.tag == "function":
+            origin = entry.attributes.get("specification") or entry.attributes.get("origin")
+            symbol = entry.attributes.get("symbol") or (origin and origin.attributes.get("symbol")) or name
+            if "low" in entry.attributes:
                 self.symbols.functions[symbol] = list(self._variables(entry, "", ""))
-        elif entry.kind in ("", "space"):
-            for each in entry.children:
-                if each.kind == "variable" and (made := self._variable(each, "", "")):
-                    self.symbols.program.append(made)
+        elif entry.tag in ("", "space"):
+            for child in entry.children:
+                if child.tag == "variable" and (variable := self._variable(child, "", "")):
+                    self.symbols.program.append(variable)
 
     def _variables(self, scope: Entry, first: str, end: str) -> Iterator[Variable]:
         for entry in scope.children:
-            if entry.kind == "variable" and (made := self._variable(entry, first, end)):
-                yield made
+            if entry.tag == "variable" and (variable := self._variable(entry, first, end)):
+                yield variable
         for entry in scope.children:
-            if entry.kind == "block" and "low" in entry.given:
-                yield from self._variables(entry, str(entry.given["low"]), str(entry.given["high"]))
+            if entry.tag == "block" and "low" in entry.attributes:
+                yield from self._variables(entry, str(entry.attributes["low"]), str(entry.attributes["high"]))
 
     def _variable(self, entry: Entry, first: str, end: str) -> Variable | None:
-        origin = entry.given.get("specification") or entry.given.get("origin") or entry
-        given = {**origin.given, **entry.given}
-        found = given.get("location")
-        if found is None or "name" not in given:
+        origin = entry.attributes.get("specification") or entry.attributes.get("origin") or entry
+        attributes = {**origin.attributes, **entry.attributes}
+        location = attributes.get("location")
+        if location is None or "name" not in attributes:
             return None
-        places = [Kept(found)] if isinstance(found, Place) else self._list(found[0]) if isinstance(found, tuple) else ()
-        return Variable(given["name"], given.get("type"), given.get("line", 0), tuple(places), first, end)
+        places = (
+            [Location(location)]
+            if isinstance(location, Place)
+            else self._list(location[0])
+            if isinstance(location, tuple)
+            else ()
+        )
+        return Variable(
+            attributes["name"], attributes.get("type"), attributes.get("line", 0), tuple(places), first, end
+        )
 
-    def _list(self, at: int) -> Iterator[Kept]:
+    def _list(self, at: int) -> Iterator[Location]:
         section = self.sections[".debug_loc"]
         while at in section.symbols and at + 8 in section.symbols:
             size = int.from_bytes(section.data[at + 16 : at + 18], "little")
             place = _place(section, at + 18, size)
             if isinstance(place, Place):
-                yield Kept(place, section.symbols[at], section.symbols[at + 8])
+                yield Location(place, section.symbols[at], section.symbols[at + 8])
             at += 18 + size
 
 
 def _uleb(data: bytes, at: int) -> tuple[int, int]:
-    found = shift = 0
+    number = shift = 0
     while True:
         byte = data[at]
         at += 1
-        found |= (byte & 127) << shift
+        number |= (byte & 127) << shift
         shift += 7
         if byte < 128:
-            return found, at
+            return number, at
 
 
 def _place(section: Section, at: int, size: int) -> Place | int | None:
-    """The place that an expression gives; a number where it is the offset of a member."""
+    """Return the place of a location expression, or a number: the offset of a member."""
     data, end = section.data, at + size
     place: Place | None = None
     offset = 0
@@ -315,7 +324,7 @@ def _place(section: Section, at: int, size: int) -> Place | int | None:
             place, at = Place(section.symbols.get(at, "")), at + 8
         elif operation == _OP_REGX and place is None:
             number, at = _uleb(data, at)
-            # The name of a register of PTX, its characters from the highest byte on.
+            # Name of a PTX register, its characters from the highest byte on.
             place = Place(number.to_bytes(8, "big").lstrip(b"\0").decode(errors="replace"), 0, True)
         elif operation == _OP_PLUS:
             more, at = _uleb(data, at)
@@ -341,44 +350,46 @@ _UNARY: Final[dict[type[ast.unaryop], Callable[[Any], Any]]] = {
 
 
 class Value(NamedTuple):
-    """A value for each lane, and what it points to where it is an address.
+    """A value for each lane, and the type of its target if it is an address.
 
     Attributes
     ----------
     data : numpy.ndarray
-        The first axis are the lanes.
+        Values; the first axis are the lanes.
     target : Entry or None
-    known : numpy.ndarray of bool, or None
-        Lanes that have a value; None: all.
+        Type to which an address points.
+    has_value : numpy.ndarray of bool, or None
+        Flags of the lanes that have a value; None: all do.
     """
 
     data: np.ndarray
     target: Entry | None = None
-    known: np.ndarray | None = None
+    has_value: np.ndarray | None = None
 
 
 class Scope(Protocol):
-    """What names mean."""
+    """Meaning of names in an expression."""
 
     def variable(self, name: str) -> Value:
-        """A variable's value.
+        """Return a variable's value.
 
         Raises
         ------
         ArgumentError
+            For a name without a variable.
         """
 
     def pointed(self, value: Value, index: np.ndarray) -> Value:
-        """What lies `index` elements behind an address."""
+        """Return the value `index` elements behind an address."""
 
 
 def evaluate(text: str, scope: Scope) -> Value:
-    """The value of an expression, in C++'s notation; integers are computed in 64 bits.
+    """Return the value of an expression in C++'s notation. Integers are computed in 64 bits.
 
     Raises
     ------
     ArgumentError
-        For what is no expression of known variables.
+        For text that is no expression of known variables.
     """
     spelled = _OPERATOR.sub(_respelled, text).strip()
     try:
@@ -417,10 +428,10 @@ class _Evaluation:
                 return value._replace(data=np.asarray(_UNARY[type(operation)](value.data)), target=None)
             case ast.BoolOp(op=operation, values=parts):
                 join = np.logical_and if isinstance(operation, ast.And) else np.logical_or
-                found = self.of(parts[0])
+                result = self.of(parts[0])
                 for part in parts[1:]:
-                    found = self._joined(join, found, self.of(part))
-                return found
+                    result = self._joined(join, result, self.of(part))
+                return result
             case ast.Compare(left=left, ops=[operation], comparators=[right]) if type(operation) in _COMPARE:
                 return self._joined(_COMPARE[type(operation)], self.of(left), self.of(right))
             case ast.BinOp(left=left, op=operation, right=right):
@@ -432,13 +443,13 @@ class _Evaluation:
             data = np.asarray(join(_wide(left.data), _wide(right.data)))
         except (TypeError, ValueError) as error:
             raise ArgumentError(f"{shortened(self.text)} cannot be computed: {error}") from None
-        known = [each.known for each in (left, right) if each.known is not None]
-        return Value(data, None, np.logical_and.reduce(known) if known else None)
+        masks = [value.has_value for value in (left, right) if value.has_value is not None]
+        return Value(data, None, np.logical_and.reduce(masks) if masks else None)
 
     def _binary(self, operation: type[ast.operator], left: Value, right: Value) -> Value:
         whole = left.data.dtype.kind in "iub" and right.data.dtype.kind in "iub"
         if operation in (ast.Div, ast.FloorDiv):
-            # As in C++, whole numbers are rounded to zero.
+            # Integers are rounded to zero, as in C++.
             return self._joined(_divided if whole else operator.truediv, left, right)
         if operation is ast.Mod:
             return self._joined(np.fmod, left, right)
@@ -451,7 +462,7 @@ class _Evaluation:
             value = self.scope.pointed(value, np.zeros(1, np.int64))
         if value.data.dtype.names is None or name not in value.data.dtype.names:
             raise ArgumentError(f"{shortened(self.text)}: there is no member {name}")
-        return Value(value.data[name], None, value.known)
+        return Value(value.data[name], None, value.has_value)
 
     def _element(self, value: Value, index: Value) -> Value:
         if index.data.dtype.kind not in "iub":
@@ -467,10 +478,10 @@ class _Evaluation:
         if not inside.any():
             raise ArgumentError(f"{shortened(self.text)}: index {at[0]} is outside the {value.data.shape[1]} elements")
         rows = np.broadcast_to(np.arange(value.data.shape[0]), lanes)
-        known = inside if value.known is None else inside & value.known
-        if index.known is not None:
-            known = known & index.known
-        return Value(value.data[rows, np.where(inside, at, 0)], value.target, known)
+        has_value = inside if value.has_value is None else inside & value.has_value
+        if index.has_value is not None:
+            has_value = has_value & index.has_value
+        return Value(value.data[rows, np.where(inside, at, 0)], value.target, has_value)
 
 
 def _wide(data: np.ndarray) -> np.ndarray:
@@ -479,5 +490,5 @@ def _wide(data: np.ndarray) -> np.ndarray:
 
 def _divided(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     by = np.where(right == 0, 1, right)
-    found: np.ndarray = np.where(right == 0, 0, np.sign(left) * np.sign(by) * (abs(left) // abs(by)))
-    return found
+    quotient: np.ndarray = np.where(right == 0, 0, np.sign(left) * np.sign(by) * (abs(left) // abs(by)))
+    return quotient

@@ -1,4 +1,4 @@
-"""The variables that are seen from where a warp stands: their types, where they are kept, and what they hold."""
+"""Variables that are visible at a warp's place: types, storage and values."""
 
 from __future__ import annotations
 
@@ -27,54 +27,54 @@ _ALIGNED = re.compile(r"(?:__align__|alignas)\s*\([^()]*\)|\b(?:const|volatile|s
 
 
 class Type(NamedTuple):
-    """What the bytes of a variable are, and of a pointer what it points to."""
+    """NumPy dtype of a variable, and the type to which a pointer points."""
 
     dtype: np.dtype
     target: Entry | None = None
 
 
 def of_entry(entry: Entry | None) -> Type | None:
-    """The type that an entry of debug information stands for; None where NumPy has none."""
-    while entry is not None and entry.kind == "same":
-        entry = entry.given.get("type")
+    """Return the type of an entry of debug information; None where NumPy has no such type."""
+    while entry is not None and entry.tag == "same":
+        entry = entry.attributes.get("type")
     if entry is None:
         return None
-    given = entry.given
-    if entry.kind == "pointer":
-        return Type(np.dtype("u8"), given.get("type"))
-    if entry.kind == "base":
-        if given.get("encoding") == 2:
+    attributes = entry.attributes
+    if entry.tag == "pointer":
+        return Type(np.dtype("u8"), attributes.get("type"))
+    if entry.tag == "base":
+        if attributes.get("encoding") == 2:
             return Type(np.dtype("?"))
-        kind, size = _KINDS.get(given.get("encoding", 0)), given.get("size", 0)
-        return Type(np.dtype(f"{kind}{size}")) if kind and size in (1, 2, 4, 8) else None
-    if entry.kind == "enum":
-        return Type(np.dtype(f"i{given.get('size', 4)}"))
-    if entry.kind == "array":
-        element = of_entry(given.get("type"))
-        extents = tuple(_extent(each) for each in entry.children if each.kind == "extent")
+        dtype_kind, size = _KINDS.get(attributes.get("encoding", 0)), attributes.get("size", 0)
+        return Type(np.dtype(f"{dtype_kind}{size}")) if dtype_kind and size in (1, 2, 4, 8) else None
+    if entry.tag == "enum":
+        return Type(np.dtype(f"i{attributes.get('size', 4)}"))
+    if entry.tag == "array":
+        element = of_entry(attributes.get("type"))
+        extents = tuple(_extent(child) for child in entry.children if child.tag == "extent")
         return None if element is None else Type(np.dtype((element.dtype, extents)), element.target)
-    if entry.kind == "struct":
-        special = scalar(given["name"]) if given.get("name") in HEADER else None
+    if entry.tag == "struct":
+        special = scalar(attributes["name"]) if attributes.get("name") in HEADER else None
         return _struct(entry) if special is None else Type(special)
     return None
 
 
 def _extent(entry: Entry) -> int:
-    return int(entry.given.get("count", entry.given.get("last", -1) + 1))
+    return int(entry.attributes.get("count", entry.attributes.get("last", -1) + 1))
 
 
 def _struct(entry: Entry) -> Type | None:
     names, formats, offsets = list[str](), list[np.dtype](), list[int]()
     for member in entry.children:
-        found = of_entry(member.given.get("type")) if member.kind == "member" else None
-        if found is not None and isinstance(member.given.get("offset", 0), int):
+        member_type = of_entry(member.attributes.get("type")) if member.tag == "member" else None
+        if member_type is not None and isinstance(member.attributes.get("offset", 0), int):
             # A base class has no name.
-            names.append(member.given.get("name") or f"base{len(names)}")
-            formats.append(found.dtype)
-            offsets.append(member.given.get("offset", 0))
+            names.append(member.attributes.get("name") or f"base{len(names)}")
+            formats.append(member_type.dtype)
+            offsets.append(member.attributes.get("offset", 0))
     if not names:
         return None
-    fields = {"names": names, "formats": formats, "offsets": offsets, "itemsize": entry.given.get("size", 0)}
+    fields = {"names": names, "formats": formats, "offsets": offsets, "itemsize": entry.attributes.get("size", 0)}
     try:
         return Type(np.dtype(fields))  # type: ignore[call-overload]
     except (TypeError, ValueError):
@@ -82,36 +82,36 @@ def _struct(entry: Entry) -> Type | None:
 
 
 def of_shared(text: str, name: str, size: int, meant: Mapping[str, str], structs: Mapping[str, Entry]) -> np.dtype:
-    """Type and shape of a shared variable of `size` bytes, as the text declares it; bytes where that is not clear.
+    """Return dtype and shape of a shared variable of `size` bytes, as the source declares it; bytes if that is unclear.
 
     Parameters
     ----------
     text : str
-        CUDA C++.
+        CUDA C++ source.
     name : str
     size : int
     meant : mapping of str to str
-        What template parameters are.
+        Values of template parameters.
     structs : mapping of str to Entry
-        Structs by their names.
+        Structs by name.
     """
     for match in _SHARED.finditer(_COMMENT.sub(" ", text)):
         base, declared = _split(_ALIGNED.sub(" ", match[1]))
-        for each in declared:
-            found = _DECLARED.match(each)
-            if found is None or found[1] != name:
+        for declarator in declared:
+            declaration = _DECLARED.match(declarator)
+            if declaration is None or declaration[1] != name:
                 continue
             element = _element(base, meant, structs)
             if element is None or not element.itemsize or size % element.itemsize:
                 break
-            extents = [_whole(extent, meant) for extent in re.findall(r"\[([^\]]*)\]", found[2])]
+            extents = [_whole(extent, meant) for extent in re.findall(r"\[([^\]]*)\]", declaration[2])]
             shape = _completed(extents, size // element.itemsize)
             return np.dtype((element, shape)) if shape is not None else element
     return np.dtype(("u1", (size,)))
 
 
 def _split(declaration: str) -> tuple[str, list[str]]:
-    """The type in front, and the names with their extents."""
+    """Return the type of a declaration, and its names with their extents."""
     first, *more = re.split(r",(?![^<\[]*[>\]])", declaration)
     match = re.search(r"(\w+)\s*((?:\[[^\]]*\]\s*)*)$", first)
     if match is None:
@@ -122,8 +122,8 @@ def _split(declaration: str) -> tuple[str, list[str]]:
 def _element(base: str, meant: Mapping[str, str], structs: Mapping[str, Entry]) -> np.dtype | None:
     name = meant.get(base, base).strip()
     if name in structs:
-        found = of_entry(structs[name])
-        return None if found is None else found.dtype
+        struct_type = of_entry(structs[name])
+        return None if struct_type is None else struct_type.dtype
     try:
         return scalar_dtype(parse_type(name))
     except (KeyError, TypeError, ValueError):
@@ -131,7 +131,7 @@ def _element(base: str, meant: Mapping[str, str], structs: Mapping[str, Entry]) 
 
 
 def _whole(text: str, meant: Mapping[str, str]) -> int | None:
-    """A constant expression of numbers and template parameters."""
+    """Return the value of a constant expression of numbers and template parameters, or None."""
     try:
         return int(evaluate(text, _Constants(meant)).data[0])
     except (ArgumentError, OverflowError, TypeError, ValueError):
@@ -139,7 +139,7 @@ def _whole(text: str, meant: Mapping[str, str]) -> int | None:
 
 
 class _Constants:
-    """Template parameters as variables."""
+    """Template parameters, as the scope of an expression."""
 
     def __init__(self, meant: Mapping[str, str]) -> None:
         self._meant = meant
@@ -154,14 +154,14 @@ class _Constants:
 
 
 def _completed(extents: list[int | None], count: int) -> tuple[int, ...] | None:
-    """Extents of `count` elements, of which one may be unknown; else a row of them."""
+    """Return the extents of `count` elements, of which one may be unknown; else one row of them."""
     if not extents:
         return () if count == 1 else (count,)
-    known = prod(extent for extent in extents if extent)
+    product = prod(extent for extent in extents if extent)
     missing = [place for place, extent in enumerate(extents) if not extent]
-    if len(missing) == 1 and known and count % known == 0:
-        extents[missing[0]] = count // known
-    elif missing or known != count:
+    if len(missing) == 1 and product and count % product == 0:
+        extents[missing[0]] = count // product
+    elif missing or product != count:
         return (count,)
     return tuple(extent or 0 for extent in extents)
 
@@ -170,15 +170,15 @@ _BUILT_IN = {"threadIdx": "tid", "blockIdx": "ctaid", "blockDim": "ntid", "gridD
 
 
 class Program:
-    """What is known of a program's variables.
+    """Variables of a program, with their declarations.
 
     Parameters
     ----------
     symbols : dwarf.Symbols
     text : str
-        Of the source, in which shared variables are looked up.
+        Source in which shared variables are looked up.
     meant : dict of str to str
-        The template arguments.
+        Template arguments.
     """
 
     symbols: dwarf.Symbols
@@ -190,21 +190,21 @@ class Program:
         self._shared: dict[tuple[str, int], np.dtype] = {}
 
     def shared_type(self, symbol: str, size: int) -> np.dtype:
-        """The type of a shared variable that takes so many bytes."""
-        known = self._shared.get((symbol, size))
-        if known is None:
-            kept_there = (v.type for v in self.symbols.program if any(k.place.name == symbol for k in v.kept))
-            found = of_entry(next(kept_there, None))
-            if found is not None and found.dtype.itemsize == size:
-                known = found.dtype
+        """Return the dtype of a shared variable of `size` bytes."""
+        dtype = self._shared.get((symbol, size))
+        if dtype is None:
+            types_there = (v.type for v in self.symbols.program if any(k.place.name == symbol for k in v.locations))
+            entry_type = of_entry(next(types_there, None))
+            if entry_type is not None and entry_type.dtype.itemsize == size:
+                dtype = entry_type.dtype
             else:
-                known = of_shared(self.text, plain(symbol), size, self.meant, self.symbols.types)
-            self._shared[symbol, size] = known
-        return known
+                dtype = of_shared(self.text, plain(symbol), size, self.meant, self.symbols.types)
+            self._shared[symbol, size] = dtype
+        return dtype
 
 
 class Scope:
-    """What names mean for some lanes of a warp.
+    """Meaning of names for some lanes of a warp.
 
     Parameters
     ----------
@@ -223,27 +223,27 @@ class Scope:
         self.function: Function = stepper.module.functions[front.function]
         self.context: Context = stepper.module.context(self.function)
         self.frame: Frame = stepper.frame(front.depth, front.function)
-        #: Where the kernel's shared variables lie.
+        #: Offsets of the kernel's shared variables.
         self.offsets = stepper.launch.shared.offsets
 
     # ── by names ──
 
     def names(self) -> list[str]:
-        """The variables of the function that are seen here, the outermost first."""
-        return list(dict.fromkeys(each.name for each in self._seen()))
+        """Return the names of the function's visible variables, the outermost first."""
+        return list(dict.fromkeys(variable.name for variable in self._visible()))
 
-    def _seen(self) -> Iterator[dwarf.Variable]:
-        for each in self.program.symbols.functions.get(self.function.name, ()):
-            if self._holds(each.first, each.end):
-                yield each
+    def _visible(self) -> Iterator[dwarf.Variable]:
+        for variable in self.program.symbols.functions.get(self.function.name, ()):
+            if self._holds(variable.first, variable.end):
+                yield variable
 
     def _holds(self, first: str, end: str) -> bool:
         labels, size = self.function.labels, len(self.function.code)
         return not first or labels.get(first, 0) <= self.front.code < labels.get(end, size)
 
     def variable(self, name: str) -> Value:
-        """See `cudakit.emulator.debug.dwarf.Scope`."""
-        own = [each for each in self._seen() if each.name == name]
+        """Return a variable's value: see `cudakit.emulator.debug.dwarf.Scope`."""
+        own = [variable for variable in self._visible() if variable.name == name]
         if own:
             return self._read(own[-1])
         base, _, axis = name.partition(".")
@@ -255,45 +255,45 @@ class Scope:
             return self.register(name)
         for symbol in self.offsets:
             if plain(symbol) == name:
-                held = self.shared(symbol, int(self.stepper.block_of[self.lanes[0]]))
-                return Value(np.broadcast_to(held, (len(self.lanes), *held.shape)))
-        for each in self.program.symbols.program:
-            if each.name == name:
-                return self._read(each)
-        known = ", ".join([*self.names(), *map(plain, self.offsets)]) or "none"
-        raise ArgumentError(f"no variable {name} is known here; those seen from this line are {known}")
+                array = self.shared(symbol, int(self.stepper.block_of[self.lanes[0]]))
+                return Value(np.broadcast_to(array, (len(self.lanes), *array.shape)))
+        for outer in self.program.symbols.program:
+            if outer.name == name:
+                return self._read(outer)
+        visible = ", ".join([*self.names(), *map(plain, self.offsets)]) or "none"
+        raise ArgumentError(f"no variable {name} is known here; those seen from this line are {visible}")
 
     def pointed(self, value: Value, index: np.ndarray) -> Value:
-        """See `cudakit.emulator.debug.dwarf.Scope`."""
-        found = of_entry(value.target)
-        if found is None:
+        """Return the value behind an address: see `cudakit.emulator.debug.dwarf.Scope`."""
+        target_type = of_entry(value.target)
+        if target_type is None:
             raise ArgumentError("what this pointer points to is not known")
-        size = found.dtype.itemsize
+        size = target_type.dtype.itemsize
         base = np.broadcast_to(value.data, self.lanes.shape).astype(np.uint64)
         at = base + (np.broadcast_to(index, self.lanes.shape) * size).astype(np.uint64)
         data = np.zeros((len(self.lanes), size), np.uint8)
-        known = np.broadcast_to(True if value.known is None else value.known, base.shape).copy()
-        for lane in np.flatnonzero(known):
+        has_value = np.broadcast_to(True if value.has_value is None else value.has_value, base.shape).copy()
+        for lane in np.flatnonzero(has_value):
             addresses, lanes = at[lane] + np.arange(size, dtype=np.uint64), np.full(size, self.lanes[lane])
             try:
                 data[lane] = self.stepper.memory.load("generic", addresses, np.dtype("u1"), lanes)
             except AccessError:
-                known[lane] = False
-        return Value(_as_type(data, found.dtype), found.target, known)
+                has_value[lane] = False
+        return Value(_as_type(data, target_type.dtype), target_type.target, has_value)
 
     # ── by places ──
 
     def register(self, name: str) -> Value:
-        """What a register of the function holds."""
+        """Return the value of a register of the function."""
         number = self.context.numbers.get(name)
         if number is None:
             raise ArgumentError(f"no register {name} is in {self.function.name}")
-        held = self.frame.registers[number]
-        known = None if held is not self.context.blank[number] else np.zeros(len(self.lanes), bool)
-        return Value(self._per_lane(held), None, known)
+        values = self.frame.registers[number]
+        has_value = None if values is not self.context.blank[number] else np.zeros(len(self.lanes), bool)
+        return Value(self._per_lane(values), None, has_value)
 
     def shared(self, symbol: str, block: int) -> np.ndarray:
-        """A variable in a block's shared memory."""
+        """Return a variable in a block's shared memory."""
         memory, start = self.stepper.memory, self.offsets[symbol]
         variables = [*self.stepper.module.program.variables.values()]
         for function in self.stepper.module.functions:
@@ -301,37 +301,42 @@ class Scope:
         size = next(variable.size for variable in variables if variable.name == symbol)
         raw = memory.shared[block, start : start + size if size else memory.shared_bytes]
         if not size:
-            types = (v.type for v in self.program.symbols.program if v.kept[0].place.name == symbol)
-            found = of_entry(next(types, None))
-            element = found.dtype.base if found is not None else np.dtype("u1")
+            types = (v.type for v in self.program.symbols.program if v.locations[0].place.name == symbol)
+            entry_type = of_entry(next(types, None))
+            element = entry_type.dtype.base if entry_type is not None else np.dtype("u1")
             return raw[: raw.size // element.itemsize * element.itemsize].view(element)
         dtype = self.program.shared_type(symbol, size)
         return raw.view(dtype.base).reshape(dtype.shape)
 
     def _read(self, variable: dwarf.Variable) -> Value:
-        found = of_entry(variable.type)
-        kept = next((each.place for each in reversed(variable.kept) if self._holds(each.first, each.end)), None)
+        variable_type = of_entry(variable.type)
+        place = next(
+            (location.place for location in reversed(variable.locations) if self._holds(location.first, location.end)),
+            None,
+        )
         nothing = np.zeros(len(self.lanes), bool)
-        if found is None or kept is None:
-            dtype = np.dtype("u1") if found is None else found.dtype
-            return Value(np.zeros((len(self.lanes), *dtype.shape), dtype.base), found and found.target, nothing)
-        size = found.dtype.itemsize
-        if kept.in_register:
-            if kept.name not in self.context.numbers:
-                return Value(np.zeros(len(self.lanes), found.dtype), found.target, nothing)
-            held = self.register(kept.name)
-            raw = np.ascontiguousarray(held.data).view(np.uint8).reshape(len(self.lanes), -1)
+        if variable_type is None or place is None:
+            dtype = np.dtype("u1") if variable_type is None else variable_type.dtype
+            return Value(
+                np.zeros((len(self.lanes), *dtype.shape), dtype.base), variable_type and variable_type.target, nothing
+            )
+        size = variable_type.dtype.itemsize
+        if place.in_register:
+            if place.name not in self.context.numbers:
+                return Value(np.zeros(len(self.lanes), variable_type.dtype), variable_type.target, nothing)
+            register = self.register(place.name)
+            raw = np.ascontiguousarray(register.data).view(np.uint8).reshape(len(self.lanes), -1)
             wide = np.zeros((len(self.lanes), max(size, raw.shape[1])), np.uint8)
             wide[:, : raw.shape[1]] = raw
-            return Value(_as_type(wide[:, :size], found.dtype), found.target, held.known)
-        return Value(_as_type(self._bytes(kept, size), found.dtype), found.target)
+            return Value(_as_type(wide[:, :size], variable_type.dtype), variable_type.target, register.has_value)
+        return Value(_as_type(self._bytes(place, size), variable_type.dtype), variable_type.target)
 
     def _bytes(self, place: dwarf.Place, size: int) -> np.ndarray:
         memory, symbols, lanes = self.stepper.memory, self.context.symbols, self.lanes
         if place.name in self.context.local:
             start = self.frame.local_base[lanes] + self.context.local[place.name] + place.offset
-            found: np.ndarray = memory.local[lanes[:, None], start[:, None] + np.arange(size)]
-            return found
+            result: np.ndarray = memory.local[lanes[:, None], start[:, None] + np.arange(size)]
+            return result
         if place.name in self.offsets:
             start = self.offsets[place.name] + place.offset
             rows: np.ndarray = memory.shared[self.stepper.block_of[lanes]][:, start : start + size]
@@ -342,17 +347,17 @@ class Scope:
             start = self.context.parameter_offsets[place.name] + place.offset
             raw = memory.parameters[0, start : start + size]
         else:
-            given = self.frame.parameters.get(place.name)
-            raw = np.zeros(size, np.uint8) if given is None else given[0 if len(given) == 1 else lanes]
+            parameter = self.frame.parameters.get(place.name)
+            raw = np.zeros(size, np.uint8) if parameter is None else parameter[0 if len(parameter) == 1 else lanes]
             raw = raw[..., place.offset : place.offset + size]
         return np.broadcast_to(raw, (len(lanes), size))
 
-    def _per_lane(self, held: object) -> np.ndarray:
-        data = np.asarray(held)
+    def _per_lane(self, values: object) -> np.ndarray:
+        data = np.asarray(values)
         return np.broadcast_to(data.reshape(-1), self.lanes.shape) if data.size == 1 else data[self.lanes]
 
 
 def _as_type(raw: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Rows of bytes as a value each."""
+    """Return each row of bytes as one value."""
     flat = np.ascontiguousarray(raw).reshape(-1).view(dtype.base)
     return flat.reshape(raw.shape[0], *dtype.shape)

@@ -1,4 +1,4 @@
-"""A launch that is stepped through."""
+"""Debug session of a launch."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ from cudakit.errors import ArgumentError, EmulationError
 
 
 class Session:
-    """A launch of a kernel, run as far as is asked for, and back; made by `debug`.
+    """A launch of a kernel that runs step by step, forward and back; made by `debug`.
 
-    The past is kept: what was run once runs the same way again. Methods that move give the session.
+    The past is recorded: the same steps run the same way again. Methods that move return the session.
 
     Attributes
     ----------
     error : str
-        What is wrong with the instruction that is next; empty where nothing is known to be.
+        Error of the next instruction; empty where none is known.
     stops : list of Breakpoint or Watch
+        Breakpoints and watches.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class Session:
         self.error: str = ""
         self.stops: list[Breakpoint | Watch] = []
         self._ended, self._interact = ended, interact
-        self._found = ""
+        self._finding = ""
         time = Timeline(launch, (Checker(self._find),) if checks else ())
         self._time, self._cursor = time, Cursor(time, lines, program)
         self._reason = "begin"
@@ -56,16 +57,16 @@ class Session:
     def _find(self, finding: Finding) -> None:
         is_local = "local memory" in finding.text or finding.file not in self._cursor.lines.files
         if finding.kind == "uninitialised" and is_local:
-            # Code that is not optimised copies structs with what lies between their members, and empty ones.
+            # Code without optimization copies structs with their padding, and empty structs.
             return
-        self._found = finding.text
+        self._finding = finding.text
         raise_finding(finding)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
 
@@ -76,68 +77,70 @@ class Session:
         return view.as_html(self.seen())
 
     def seen(self, around: int = 3) -> view.View:
-        """All that is shown of it, with so many lines of the source around the warp's."""
-        found = self.variables
-        changed = {name for name, value in found.items() if not view.same(value, self._before.get(name))}
-        return view.View(self.where, self.error, self.listing(around), found, changed, self.lanes)
+        """Return the view of the current moment, with `around` source lines around the warp's."""
+        variables = self.variables
+        changed = {name for name, value in variables.items() if not view.same(value, self._before.get(name))}
+        return view.View(self.where, self.error, self.listing(around), variables, changed, self.lanes)
 
     # ── where to stop ──
 
     def break_at(
         self, line: int | str, when: str = "", *, block: int | None = None, thread: int | None = None
     ) -> Breakpoint:
-        """Stop where threads come to a line.
+        """Stop where threads reach a line.
 
         Parameters
         ----------
         line : int or str
-            Its number in the user's file, ``"file:number"``, or a part of its text. Of a number without code, the next
-            line with any is taken.
+            Number of the line in the user's file, ``"file:number"``, or a part of its text. For a number without code,
+            the next line with code is taken.
         when : str
-            A condition in C++'s notation, of variables seen there: ``"i == 5"``. Any thread that meets it stops all.
+            Condition in C++'s notation, of variables visible there: ``"i == 5"``. Any thread that meets the condition
+            stops all.
         block, thread : int, optional
-            Which alone are to stop, counted along x first.
+            The only block or thread that stops, counted along x first.
 
         Raises
         ------
         ArgumentError
-            For a line that no code comes from, and a block or thread that is not there.
+            For a line without code behind it, and a block or thread that does not exist.
         """
         self._check()
         if block is not None:
             self._within("block", block)
         if thread is not None:
             self._within("thread", thread)
-        found, starts = self._cursor.lines.places(line)
+        source_line, starts = self._cursor.lines.places(line)
         self._numbers += 1
-        made = Breakpoint(self._numbers, found, starts, when, block, thread)
-        self.stops.append(made)
-        return made
+        stop = Breakpoint(self._numbers, source_line, starts, when, block, thread)
+        self.stops.append(stop)
+        return stop
 
     def watch(self, expression: str) -> Watch:
-        """Stop when a value changes that the warp sees: ``"tile[3]"``.
+        """Stop when the value of an expression changes, as the warp sees it: ``"tile[3]"``.
 
         Raises
         ------
         ArgumentError
-            For a variable that is not seen from here.
+            For a variable that is not visible here.
         """
         self._check()
         evaluate(expression, self._cursor.scope())
         self._numbers += 1
-        made = Watch(self._numbers, expression)
-        made.settle(self._cursor.scope_or_none())
-        self.stops.append(made)
-        return made
+        stop = Watch(self._numbers, expression)
+        stop.settle(self._cursor.scope_or_none())
+        self.stops.append(stop)
+        return stop
 
     def clear(self, number: int | None = None) -> None:
-        """Remove a breakpoint or watch by its number; without one, all.
+        """Remove a breakpoint or watch by its number; without a number, remove all.
 
         Raises
         ------
         ArgumentError
+            For a number that no breakpoint or watch has.
         """
-        left = [] if number is None else [each for each in self.stops if each.number != number]
+        left = [] if number is None else [stop for stop in self.stops if stop.number != number]
         if number is not None and len(left) == len(self.stops):
             raise ArgumentError(f"there is no breakpoint {number}")
         self.stops = left
@@ -145,7 +148,7 @@ class Session:
     # ── forward ──
 
     def run(self) -> Self:
-        """Run all threads to the next breakpoint, change of what is watched, or error; else to the end."""
+        """Run all threads to the next breakpoint, change of a watched value, or error; else to the end."""
         if self._time.tick == 0 and not self.error:
             self._check()
             if self._hit():
@@ -153,20 +156,20 @@ class Session:
         return self._move(ALL, lambda: "")
 
     def continue_(self) -> Self:
-        """The same, from a stop on."""
+        """Continue from a stop, as `run` does."""
         return self.run()
 
     def step(self, count: int = 1) -> Self:
-        """Run the warp to its next source line, into functions of the user's.
+        """Run the warp to its next source line, into the user's functions.
 
-        Others run only where it must wait for them.
+        Other warps run only where the warp must wait for them.
         """
         for _ in range(count):
             self._step(None)
         return self
 
     def next(self, count: int = 1) -> Self:
-        """The same, over the functions that the line calls."""
+        """Run the warp to its next source line, over the functions that the line calls."""
         for _ in range(count):
             front = self._cursor.front
             self._step(None if front is None else front.depth)
@@ -181,11 +184,12 @@ class Session:
         return self._move(self._cursor.number, lambda: "step")
 
     def until(self, line: int | str) -> Self:
-        """Run the warp until it comes to a line.
+        """Run the warp until it reaches a line.
 
         Raises
         ------
         ArgumentError
+            For a line without code behind it.
         """
         _, starts = self._cursor.lines.places(line)
 
@@ -197,7 +201,7 @@ class Session:
         return self._move(self._cursor.number, reached)
 
     def finish(self) -> Self:
-        """Run the warp until it has left the function; the kernel itself, until it has exited."""
+        """Run the warp until it has left the function; of the kernel itself, until it has exited."""
         front = self._cursor.front
         depth = front.depth if front is not None else 0
 
@@ -208,7 +212,7 @@ class Session:
         return self._move(self._cursor.number, left)
 
     def _move(self, warp: int, arrived: Callable[[], str]) -> Self:
-        """Go on until something is to be told."""
+        """Run until a stop, an error or the end."""
         self._leave()
         time = self._time
         follows = warp != ALL
@@ -225,8 +229,8 @@ class Session:
                 ran = time.step(self._cursor.number if follows else ALL)
             except EmulationError as error:
                 self.error = str(error)
-                named = self._found.removeprefix("race: ") if self._found and self._found in self.error else ""
-                who = self._cursor.look_at_culprit(self._cursor.number if follows else ALL, named)
+                culprit = self._finding.removeprefix("race: ") if self._finding and self._finding in self.error else ""
+                who = self._cursor.look_at_culprit(self._cursor.number if follows else ALL, culprit)
                 self._reason = f"error of {who}" if who else "error"
                 return self
             if self._changed(*ran) or (not follows and self._hit()):
@@ -269,7 +273,7 @@ class Session:
     # ── back ──
 
     def back(self, count: int = 1) -> Self:
-        """Go back to where the warp began with the line before, or with this one where it is in its midst."""
+        """Go back to where the warp began its previous line, or this line where the warp is inside it."""
         for _ in range(count):
             self._leave()
             tick = self._cursor.line_before()
@@ -277,13 +281,13 @@ class Session:
         return self
 
     def back_instruction(self) -> Self:
-        """Go back by one instruction, whichever warp it was of."""
+        """Go back by one instruction, of whichever warp ran last."""
         self._leave()
         self._settle(max(0, self._time.tick - 1), "step")
         return self
 
     def rewind(self) -> Self:
-        """Go back to the begin; what the kernel wrote to memory is undone."""
+        """Go back to the beginning, and undo the kernel's writes to memory."""
         self._leave()
         self._settle(0, "begin")
         return self
@@ -295,71 +299,75 @@ class Session:
     # ── where to look ──
 
     def block(self, number: int) -> Self:
-        """Look at the first warp of a block, counted along x first.
+        """Select the first warp of a block, counted along x first.
 
         Raises
         ------
         ArgumentError
+            For a block that does not exist.
         """
         self._within("block", number)
         self._cursor.block, self._cursor.warp = number, 0
         return self
 
     def warp(self, number: int) -> Self:
-        """Look at another warp of the block.
+        """Select another warp of the block.
 
         Raises
         ------
         ArgumentError
+            For a warp that does not exist.
         """
         self._within("warp", number)
         self._cursor.warp = number
         return self
 
     def thread(self, number: int) -> Self:
-        """Look at the warp that a thread of the block is in, counted along x first.
+        """Select the warp of a thread of the block, counted along x first.
 
         Raises
         ------
         ArgumentError
+            For a thread that does not exist.
         """
         self._within("thread", number)
         return self.warp(number // 32)
 
-    def _within(self, what: str, number: int) -> None:
+    def _within(self, unit: str, number: int) -> None:
         geometry = self._time.launch.geometry
-        most = {"block": geometry.blocks, "warp": -(-geometry.threads // 32), "thread": geometry.threads}[what]
+        most = {"block": geometry.blocks, "warp": -(-geometry.threads // 32), "thread": geometry.threads}[unit]
         if not 0 <= number < most:
-            whose = "the launch" if what == "block" else "a block"
-            raise ArgumentError(f"{what} {number}: {whose} has {what}s 0 to {most - 1}")
+            owner = "the launch" if unit == "block" else "a block"
+            raise ArgumentError(f"{unit} {number}: {owner} has {unit}s 0 to {most - 1}")
 
     @property
     def is_over(self) -> bool:
-        """Whether the launch has ended."""
+        """True once the launch has ended."""
         return self._time.is_over
 
     @property
     def position(self) -> int:
-        """Instructions that groups of lanes have run since the begin."""
+        """Number of instructions that groups of lanes have run since the beginning."""
         return self._time.tick
 
     @property
     def where(self) -> view.Where:
-        """Where the warp stands."""
+        """Place of the warp, and why the session stopped there."""
         return view.where(self._cursor, self._reason)
 
     def listing(self, around: int = 5) -> list[Line]:
-        """The lines of the source around the one that the warp stands at."""
+        """Return the source lines around the warp's line."""
         return view.listing(self._cursor, around)
 
     # ── what is there ──
 
     def __getitem__(self, expression: str) -> np.ma.MaskedArray:
-        """The value of a variable, or of an expression of some, in the 32 lanes; masked where a lane has none.
+        """Return the value of a variable or an expression in the 32 lanes; masked where a lane has no value.
 
         Raises
         ------
         ArgumentError
+            For an expression that is not valid here.
         """
         self._check()
         scope = self._cursor.scope()
@@ -367,25 +375,25 @@ class Session:
 
     @property
     def variables(self) -> dict[str, np.ma.MaskedArray]:
-        """The variables of the function that are seen here, each an array over the 32 lanes.
+        """Variables of the function that are visible here, each an array over the 32 lanes.
 
-        Masked are lanes that are not active, and what was not yet set.
+        Lanes that are not active, and values not yet set, are masked.
         """
         return view.variables(self._cursor)
 
     @property
     def registers(self) -> dict[str, np.ma.MaskedArray]:
-        """The registers of the function in the PTX, likewise."""
+        """Registers of the function in the PTX, each an array over the 32 lanes, masked like `variables`."""
         return view.registers(self._cursor)
 
     @property
     def shared(self) -> dict[str, np.ndarray]:
-        """The variables in the block's shared memory, as the source declares them: copies."""
+        """Variables in the block's shared memory, as the source declares them: copies."""
         return view.shared(self._cursor)
 
     @property
     def lanes(self) -> list[view.Lane]:
-        """What each lane of the warp does."""
+        """State of each lane of the warp."""
         return view.lanes(self._cursor)
 
     # ── the end ──
@@ -395,16 +403,16 @@ class Session:
             raise ArgumentError("the session is closed")
 
     def _leave(self) -> None:
-        """Remember what is seen, before moving on or back."""
+        """Save the visible variables before a move."""
         self._check()
         self._before = self.variables
 
     def close(self) -> None:
-        """Let go of the launch: what the kernel has written until here stays."""
+        """Release the launch: the kernel's writes so far stay."""
         if not self._is_closed:
             self._is_closed = True
             self._time.close()
 
     def interact(self) -> None:
-        """Take commands from the terminal: ``help`` lists them."""
+        """Read commands from the terminal: ``help`` lists them."""
         self._interact(self)

@@ -1,6 +1,6 @@
-"""What is seen of a launch at one moment, as text, and as HTML for notebooks: variables, registers, memory, lanes.
+"""Views of a launch at one moment, as text and as HTML for notebooks: variables, registers, memory, lanes.
 
-A cursor is the warp that is looked at, and how far its steps go.
+A cursor is the selected warp, and finds where its steps end.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from cudakit.emulator.machine.memory import plain
 from cudakit.emulator.machine.state import AT_BARRIER, AT_WARP, DONE
 from cudakit.errors import ArgumentError, EmulationError
 
-#: Depth, function, instruction and lanes of a warp that stands at a line.
+#: Depth, function, instruction and lanes of a warp at the beginning of a line.
 Mark: TypeAlias = tuple[int, int, int, bytes, Line]
 
 
 class Cursor:
-    """A launch somewhere in its run, and a warp of it.
+    """A selected warp of a launch at some moment of its run.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class Cursor:
     lines : Lines
     program : Program
     block, warp : int
-        The block, counted along x first, and the warp in it.
+        Number of the block, counted along x first, and of the warp in it.
     """
 
     time: Timeline
@@ -46,38 +46,41 @@ class Cursor:
 
     @property
     def stepper(self) -> Stepper:
-        """The blocks that run now."""
+        """Interpreter of the blocks that run now."""
         return self.time.stepper
 
     @property
     def number(self) -> int:
-        """The number of the warp among those that run; `ALL` where its block does not."""
+        """Number of the warp among the running ones; `ALL` where its block does not run."""
         stepper = self.stepper
         block = self.block - stepper.first_block
         return block * (stepper.warps // stepper.blocks) + self.warp if 0 <= block < stepper.blocks else ALL
 
     @property
     def front(self) -> Front | None:
-        """Where the warp stands; None where it does not run."""
+        """Position of the warp; None where it does not run."""
         number = self.number
         return None if number == ALL else self.stepper.front(number)
 
     @property
     def line(self) -> Line | None:
-        """The line that it stands at; None in a library."""
+        """Source line of the warp; None in a library."""
         front = self.front
         return None if front is None else self.lines.of[front.function][front.code]
 
     @property
     def mark(self) -> Mark | None:
-        """What tells one line's begin from another's; None where it is at none."""
+        """Mark that distinguishes the beginnings of lines; None where the warp is at none."""
         front, line = self.front, self.line
         if front is None or line is None:
             return None
         return front.depth, front.function, front.code, front.lanes.tobytes(), line
 
     def boundaries(self) -> Callable[[int | None], bool]:
-        """Whether the warp has come to another line since this was asked last, no deeper than a depth."""
+        """Return a function that tests whether the warp has reached another line since its last call.
+
+        The function takes the greatest depth of the line.
+        """
         former = self.mark
 
         def moved(deepest: int | None) -> bool:
@@ -88,14 +91,14 @@ class Cursor:
             was, former = former, now
             if was is None or was[:2] != now[:2] or was[4] != now[4]:
                 return True
-            # The same lanes go round a loop that is all in this line.
+            # The same lanes repeat a loop inside this line.
             between = self.lines.of[now[1]][now[2] : was[2]]
             return now[3] == was[3] and now[2] < was[2] and all(line == now[4] for line in between)
 
         return moved
 
     def line_before(self) -> int:
-        """Go back to where the warp began with its line, or with the one before; gives the step."""
+        """Go back to where the warp began its line, or the one before; return the step."""
 
         def begin(stepper: Stepper) -> Callable[[], bool] | None:
             if self.front is not None and self.line is None:
@@ -106,21 +109,21 @@ class Cursor:
         return self.time.last(begin)
 
     def look_at(self, lane: int) -> None:
-        """Look at the warp of a lane that runs."""
+        """Select the warp of a running lane."""
         stepper = self.stepper
         self.block = stepper.first_block + lane // stepper.threads
         self.warp = lane % stepper.threads // 32
 
     def look_at_culprit(self, warp: int, text: str) -> str:
-        """Look at the thread whose instruction fails, which comes next and which `text` may name; gives its name."""
+        """Select the thread whose next instruction fails, which `text` may name; return its name."""
         with self.time.trial() as stepper:
             try:
                 location, index, _ = stepper.next(warp)
             except EmulationError:
                 return ""  # nobody's: all wait
         lanes = np.arange(stepper.lanes) if index is None else index
-        named = [lane for lane in lanes.tolist() if text.startswith(f"{stepper.name_of(lane)} ")] if text else []
-        lanes = np.asarray(named[:1]) if named else lanes[:1] if text else lanes
+        culprits = [lane for lane in lanes.tolist() if text.startswith(f"{stepper.name_of(lane)} ")] if text else []
+        lanes = np.asarray(culprits[:1]) if culprits else lanes[:1] if text else lanes
         while lanes.size > 1:
             half = lanes[: lanes.size // 2]
             with self.time.trial() as stepper:
@@ -133,39 +136,40 @@ class Cursor:
         return self.stepper.name_of(int(lanes[0]))
 
     def scope(self) -> Scope:
-        """What the warp sees.
+        """Return the scope of the warp.
 
         Raises
         ------
         ArgumentError
-            Where it does not run.
+            If the warp does not run.
         """
-        found = self.scope_or_none()
-        if found is None:
+        visible = self.scope_or_none()
+        if visible is None:
             raise ArgumentError(f"block {self.block}, warp {self.warp} does not run: it has no variables")
-        return found
+        return visible
 
     def scope_or_none(self) -> Scope | None:
-        """The same; None where it does not run."""
+        """Return the scope of the warp; None if it does not run."""
         front = self.front
         return None if front is None else Scope(self.program, self.stepper, front)
 
 
 class Where(NamedTuple):
-    """Where a warp stands.
+    """Place of a warp.
 
     Attributes
     ----------
     file, line, text : str, int, str
-        Of the source; empty and 0 where the warp does not run, or is in a library.
+        Source line; empty and 0 where the warp does not run, or is in a library.
     function : str
+        Name of the function.
     block, warp : int
-        The block, counted along x first, and the warp in it.
+        Number of the block, counted along x first, and of the warp in it.
     lanes : tuple of int
-        The lanes that go on next, together.
+        Lanes that run next, together.
     reason : str
-        Why it stopped: ``begin``, ``breakpoint 1``, ``step``, ``watch 2: …``, ``error of …``, ``exit`` (of the warp) or
-        ``end``.
+        Reason of the stop: ``begin``, ``breakpoint 1``, ``step``, ``watch 2: …``, ``error of …``, ``exit`` (of the
+        warp) or ``end``.
     """
 
     file: str
@@ -184,12 +188,13 @@ class Lane(NamedTuple):
     Attributes
     ----------
     lane : int
+        Number of the lane.
     thread : tuple of int
         Its ``threadIdx``.
     state : str
         ``active``, ``elsewhere``, ``barrier``, ``waiting`` (for others of its warp) or ``exited``.
     line : int
-        Where it stands; 0 where it has exited.
+        Source line of the lane; 0 where it has exited.
     """
 
     lane: int
@@ -199,7 +204,7 @@ class Lane(NamedTuple):
 
 
 class View(NamedTuple):
-    """All that a page or a terminal shows of it."""
+    """Contents of the session's page or terminal."""
 
     where: Where
     error: str
@@ -210,7 +215,7 @@ class View(NamedTuple):
 
 
 def where(cursor: Cursor, reason: str) -> Where:
-    """Where the warp stands."""
+    """Return the place of the warp."""
     front, line = cursor.front, cursor.line or Line("", 0, "")
     if front is None:
         return Where(*line, "", cursor.block, cursor.warp, (), reason)
@@ -222,7 +227,7 @@ def where(cursor: Cursor, reason: str) -> Where:
 
 
 def _short(name: str) -> str:
-    """A mangled function's name without its types."""
+    """Return a mangled function's name without its types."""
     text, depth, start = plain(name), 0, 0
     for place, letter in enumerate(text):
         depth += {"<": 1, ">": -1}.get(letter, 0)
@@ -234,25 +239,25 @@ def _short(name: str) -> str:
 
 
 def listing(cursor: Cursor, around: int) -> list[Line]:
-    """The lines of the source around the one that the warp stands at."""
+    """Return the source lines around the warp's line."""
     line = cursor.line
     return [] if line is None else cursor.lines.text(line.line - around, line.line + around)
 
 
 def variables(cursor: Cursor) -> dict[str, np.ma.MaskedArray]:
-    """The variables of the function that the warp sees."""
+    """Return the function's variables that the warp sees."""
     scope = cursor.scope_or_none()
     return {} if scope is None else {name: by_lane(scope, scope.variable(name)) for name in scope.names()}
 
 
 def registers(cursor: Cursor) -> dict[str, np.ma.MaskedArray]:
-    """The registers of the function."""
+    """Return the registers of the function."""
     scope = cursor.scope_or_none()
     return {} if scope is None else {name: by_lane(scope, scope.register(name)) for name in scope.function.registers}
 
 
 def shared(cursor: Cursor) -> dict[str, np.ndarray]:
-    """The variables in the block's shared memory: copies."""
+    """Return copies of the variables in the block's shared memory."""
     scope = cursor.scope_or_none()
     if scope is None:
         return {}
@@ -261,32 +266,32 @@ def shared(cursor: Cursor) -> dict[str, np.ndarray]:
 
 
 def lanes(cursor: Cursor) -> list[Lane]:
-    """What each lane of the warp does."""
+    """Return the state of each lane of the warp."""
     stepper, warp, front = cursor.stepper, cursor.number, cursor.front
     active = set() if front is None or front.waits else set(front.lanes.tolist())
     states = {AT_BARRIER: "barrier", AT_WARP: "waiting", DONE: "exited"}
-    found = []
+    result = []
     for lane in [] if warp == ALL else stepper.lanes_of(warp).tolist():
         status = int(stepper.status[lane])
         state = "active" if lane in active else states.get(status, "elsewhere")
         _, function, code = stepper.where(int(stepper.place[lane]))
         at = None if status == DONE else cursor.lines.of[function][code - (status in (AT_BARRIER, AT_WARP))]
         x, y, z = (int(stepper.special[f"tid.{axis}"][lane]) for axis in "xyz")
-        found.append(Lane(int(stepper.lane_id[lane]), (x, y, z), state, at.line if at else 0))
-    return found
+        result.append(Lane(int(stepper.lane_id[lane]), (x, y, z), state, at.line if at else 0))
+    return result
 
 
 def same(now: np.ma.MaskedArray, former: np.ma.MaskedArray | None) -> bool:
-    """Whether a variable is what it was, in all lanes."""
+    """Return whether a variable is unchanged in all lanes."""
     if former is None or former.shape != now.shape or former.dtype != now.dtype:
         return False
     masks = np.array_equal(np.ma.getmaskarray(now), np.ma.getmaskarray(former))
     return masks and np.ascontiguousarray(now.data).tobytes() == np.ascontiguousarray(former.data).tobytes()
 
 
-#: Variables of more values are shown by their first ones.
+#: Most values displayed of a variable.
 _MOST: Final = 8
-#: Characters in which the values of all lanes are shown, where not all are asked for.
+#: Characters for the values of all lanes, where not all are asked for.
 _WIDTH: Final = 80
 _STYLE: Final = (
     "<style>.cudakit-debug{font:13px sans-serif}.cudakit-debug pre{margin:4px 0}"
@@ -299,7 +304,7 @@ _STYLE: Final = (
 
 
 def head_of(where: Where) -> str:
-    """Block, warp, lanes and place in a line."""
+    """Return block, warp, lanes and place as one line."""
     lanes = f", lanes {ranges(where.lanes)}" if where.lanes else ""
     at = f" at {where.file}:{where.line}" if where.line else ""
     inside = f" in {where.function}" if where.function else ""
@@ -307,7 +312,7 @@ def head_of(where: Where) -> str:
 
 
 def as_text(view: View) -> str:
-    """The place, the error, the lines around, and the variables."""
+    """Return a view as text: place, error, source lines and variables."""
     parts = [head_of(view.where)]
     parts += [f"error: {view.error}"] if view.error else []
     parts += lines_of(view)
@@ -319,44 +324,44 @@ def as_text(view: View) -> str:
 
 
 def lines_of(view: View) -> list[str]:
-    """The source's lines, the one at hand marked."""
+    """Return the source lines of a view, the current one marked."""
     return [f"{'->' if line.line == view.where.line else '  '} {line.line:4} {line.text}" for line in view.listing]
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Numbers in words: ``0-3, 8``."""
-    found = list[list[int]]()
+    """Return numbers in words: ``0-3, 8``."""
+    runs = list[list[int]]()
     for number in numbers:
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
         else:
-            found.append([number, number])
-    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in found)
+            runs.append([number, number])
+    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in runs)
 
 
 def value_of(value: np.ma.MaskedArray, width: int = 1 << 20) -> str:
-    """A value over the lanes: once where it is the same in all that have it, else of each, as far as the width goes."""
-    held = ~missing(value)
-    data = value.data[held]
+    """Return a value in words: once where all lanes with a value agree, else for each lane, up to a width."""
+    has_value = ~missing(value)
+    data = value.data[has_value]
     if not len(data):
         return "not set"
     raw = np.ascontiguousarray(data).view(np.uint8).reshape(len(data), -1)
     if (raw == raw[0]).all():
-        return one(data[0])
-    shown = ["-" if not known else one(each) for each, known in zip(value.data, held, strict=True)]
+        return lane_value(data[0])
+    shown = ["-" if not is_known else lane_value(item) for item, is_known in zip(value.data, has_value, strict=True)]
     first = next((k for k in range(1, len(shown)) if len(" ".join(shown[: k + 1])) > width), len(shown))
     return "[" + " ".join(shown[:first]) + (" …]" if first < len(shown) else "]")
 
 
-def one(value: object) -> str:
-    """The value of one lane."""
+def lane_value(value: object) -> str:
+    """Return the value of one lane in words."""
     if isinstance(value, np.void) and value.dtype.names is not None:
-        return "{" + ", ".join(f"{name}: {one(value[name])}" for name in value.dtype.names) + "}"
+        return "{" + ", ".join(f"{name}: {lane_value(value[name])}" for name in value.dtype.names) + "}"
     if isinstance(value, np.ndarray):
         if value.ndim == 0:
-            return one(value[()])
+            return lane_value(value[()])
         more = ", …" if len(value) > _MOST else ""
-        return "{" + ", ".join(one(each) for each in value[:_MOST]) + more + "}"
+        return "{" + ", ".join(lane_value(element) for element in value[:_MOST]) + more + "}"
     if isinstance(value, np.uint64) and value > 1 << 32:
         return hex(int(value))
     if isinstance(value, np.floating):
@@ -365,7 +370,7 @@ def one(value: object) -> str:
 
 
 def as_html(view: View) -> str:
-    """The same as a fragment of a page: the source with its current line, and a table of the lanes' variables."""
+    """Return a view as a fragment of HTML: the source with its current line, and a table of the lanes' variables."""
     wrong = f"<p class='wrong'>{escape(view.error)}</p>" if view.error else ""
     source = "\n".join(
         f"<span class='{'here' if line.line == view.where.line else ''}'>{line.line:4} {escape(line.text)}</span>"
@@ -385,7 +390,7 @@ def _table(view: View) -> str:
     for name, value in view.variables.items():
         absent = missing(value)
         cells = "".join(
-            "<td class='off'>·</td>" if absent[lane.lane] else f"<td>{escape(one(value.data[lane.lane]))}</td>"
+            "<td class='off'>·</td>" if absent[lane.lane] else f"<td>{escape(lane_value(value.data[lane.lane]))}</td>"
             for lane in view.lanes
         )
         rows.append(f"<tr class='{'new' if name in view.changed else ''}'><th>{escape(name)}</th>{cells}</tr>")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from cudakit.emulator.debug import dwarf
-from cudakit.emulator.debug.dwarf import Kept, Place
+from cudakit.emulator.debug.dwarf import Location, Place
 
 #: Numbers of DWARF 2 that the units below are made of.
 UNIT, BASE, VARIABLE, FUNCTION, BLOCK, STRUCT, MEMBER = 0x11, 0x24, 0x34, 0x2E, 0x0B, 0x13, 0x0D
@@ -98,7 +98,7 @@ def test_without_debug_information_there_are_no_variables() -> None:
 )
 def test_each_form_of_a_number(form: int, lines: list[str], number: int) -> None:
     read, _ = variable((LINE, form, lines), NAMED, KEPT)
-    assert (read.line, read.name, read.kept) == (number, "count", (Kept(Place("total")),))
+    assert (read.line, read.name, read.locations) == (number, "count", (Location(Place("total")),))
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_each_form_of_a_number(form: int, lines: list[str], number: int) -> None
 def test_each_form_of_a_reference(form: int, bits: int) -> None:
     _, of = variable((TYPE, form, [f".b{bits} {HEAD + 1}"]), NAMED, KEPT)
     assert of is not None
-    assert (of.kind, of.given) == ("base", {"size": 4})
+    assert (of.tag, of.attributes) == ("base", {"size": 4})
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_each_form_of_a_reference(form: int, bits: int) -> None:
 )
 def test_each_form_of_a_block(form: int, size: str) -> None:
     read, _ = variable((LOCATION, form, [size, f".b8 {OP_ADDR}", ".b64 total"]), NAMED, (LINE, DATA1, [".b8 3"]))
-    assert (read.line, read.kept) == (3, (Kept(Place("total")),))
+    assert (read.line, read.locations) == (3, (Location(Place("total")),))
 
 
 @pytest.mark.parametrize(("at", "name"), [("4", "two"), ("second", "two"), ("second+1", "wo"), ("0", "one")])
@@ -133,7 +133,7 @@ def test_a_form_that_is_not_known_is_an_error() -> None:
 def test_attributes_that_are_not_used_are_left_out() -> None:
     _, of = variable((TYPE, REF4, [f".b32 {HEAD + 1}"]), (0x3A, DATA1, [".b8 1"]), NAMED, KEPT)
     assert of is not None
-    assert set(of.given) == {"size"}
+    assert set(of.attributes) == {"size"}
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_attributes_that_are_not_used_are_left_out() -> None:
 )
 def test_places_of_a_variable(lines: list[str], place: Place) -> None:
     read, _ = variable(NAMED, (LOCATION, BLOCK1, [f".b8 {size_of(lines)}", *lines]))
-    assert read.kept == (Kept(place),)
+    assert read.locations == (Location(place),)
     assert (read.line, read.type, read.first, read.end) == (0, None, "", "")
 
 
@@ -177,7 +177,10 @@ def test_a_variable_that_is_kept_in_one_place_after_the_other() -> None:
         *(".b64 never", ".b64 never", f".b16 {size_of(second)}", *second),
     ]
     read, _ = variable(NAMED, (LOCATION, DATA4, [".b32 places"]), loc=places)
-    assert read.kept == (Kept(Place("\1", 0, True), "begin", "middle"), Kept(Place("total"), "middle", "end"))
+    assert read.locations == (
+        Location(Place("\1", 0, True), "begin", "middle"),
+        Location(Place("total"), "middle", "end"),
+    )
 
 
 def test_variables_without_a_name_or_a_place_are_left_out() -> None:
@@ -229,8 +232,8 @@ def test_types_are_known_by_name_and_the_first_counts() -> None:
     symbols = dwarf.read(ptx(abbrev=abbreviations(*shapes), info=unit(entries)))
     assert list(symbols.types) == ["Part"]
     part = symbols.types["Part"]
-    assert part.given["size"] == 8
-    assert [(each.kind, each.given) for each in part.children] == [("member", {"name": "x", "offset": 4})]
+    assert part.attributes["size"] == 8
+    assert [(each.tag, each.attributes) for each in part.children] == [("member", {"name": "x", "offset": 4})]
     assert [(each.name, each.type) for each in symbols.program] == [("part", part)]
 
 

@@ -37,12 +37,12 @@ class Lanes:
 
     def pointed(self, value: Value, index: np.ndarray) -> Value:
         numbers = np.broadcast_to(value.data + 16 * index.astype("u8"), (LANES,))
-        return Value(np.array([(number, -1.0) for number in numbers], "i4, f8"), None, value.known)
+        return Value(np.array([(number, -1.0) for number in numbers], "i4, f8"), None, value.has_value)
 
 
 def values(text: str) -> list[Any]:
     value = evaluate(text, Lanes())
-    known = [True] * len(value.data) if value.known is None else value.known
+    known = [True] * len(value.data) if value.has_value is None else value.has_value
     return [each if is_known else None for each, is_known in zip(value.data.tolist(), known, strict=True)]
 
 

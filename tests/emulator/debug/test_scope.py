@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudakit.emulator.debug.dwarf import Entry, Kept, Place, Symbols, Variable
+from cudakit.emulator.debug.dwarf import Entry, Location, Place, Symbols, Variable
 from cudakit.emulator.debug.scope import Program, Scope
 from cudakit.emulator.machine.kernel_memory import SharedLayout
 from cudakit.emulator.machine.memory import AccessError
@@ -60,7 +60,7 @@ def scope_of(*variables: Variable, code: int = 5, program: list[Variable] | None
 
 
 def kept(place: Place, of: Entry | None = INT, name: str = "x") -> Variable:
-    return Variable(name, of, 1, (Kept(place),))
+    return Variable(name, of, 1, (Location(place),))
 
 
 def bytes_at(*first: int) -> list[int]:
@@ -88,7 +88,7 @@ def bytes_at(*first: int) -> list[int]:
 def test_variables_in_memory(place: Place, first: tuple[int, int]) -> None:
     value = scope_of(kept(place)).variable("x")
     assert value.data.tolist() == bytes_at(*first)
-    assert (value.data.dtype, value.known, value.target) == (np.dtype("i4"), None, None)
+    assert (value.data.dtype, value.has_value, value.target) == (np.dtype("i4"), None, None)
 
 
 def test_a_parameter_that_was_not_yet_handed_over_is_zero() -> None:
@@ -116,40 +116,43 @@ def test_variables_of_several_elements() -> None:
 def test_variables_in_registers(name: str, of: Entry, values: list[int], known: list[bool] | None) -> None:
     value = scope_of(kept(Place(name, 0, True), of)).variable("x")
     assert value.data.tolist() == values
-    assert (value.known if value.known is None else value.known.tolist()) == known
+    assert (value.has_value if value.has_value is None else value.has_value.tolist()) == known
 
 
 def test_variables_that_are_kept_nowhere_have_no_value() -> None:
     value = scope_of(Variable("x", ROW, 1, ())).variable("x")
     assert value.data.tolist() == [[0, 0]] * 2
-    assert value.known is not None
-    assert value.known.tolist() == [False, False]
+    assert value.has_value is not None
+    assert value.has_value.tolist() == [False, False]
     value = scope_of(kept(Place("table"), None)).variable("x")
     assert (value.data.tolist(), value.data.dtype) == ([0, 0], np.dtype("u1"))
-    assert value.known is not None
-    assert value.known.tolist() == [False, False]
+    assert value.has_value is not None
+    assert value.has_value.tolist() == [False, False]
 
 
 @pytest.mark.parametrize(
     ("code", "names"), [(3, ["a", "c"]), (4, ["a", "b", "c"]), (5, ["a", "b", "c"]), (6, ["a", "c"])]
 )
 def test_variables_are_seen_in_their_scope(code: int, names: list[str]) -> None:
-    place = (Kept(Place("table")),)
+    place = (Location(Place("table")),)
     variables = [Variable("a", INT, 1, place), Variable("b", INT, 2, place, "from", "to"), Variable("c", INT, 3, place)]
     assert scope_of(*variables, code=code).names() == names
 
 
 def test_a_label_that_is_not_there_is_the_function_s_begin_or_end() -> None:
-    place = (Kept(Place("table")),)
+    place = (Location(Place("table")),)
     variables = [Variable("a", INT, 1, place, "nowhere", "to"), Variable("b", INT, 1, place, "from", "nowhere")]
     assert scope_of(*variables, code=0).names() == ["a"]
     assert scope_of(*variables, code=9).names() == ["b"]
 
 
 def test_the_innermost_variable_of_a_name_is_meant_and_its_last_place() -> None:
-    outer = Variable("x", INT, 1, (Kept(Place("table")),))
+    outer = Variable("x", INT, 1, (Location(Place("table")),))
     inner = Variable(
-        "x", INT, 2, (Kept(Place("table", 4)), Kept(Place("table", 8)), Kept(Place("table", 12), "to", "end"))
+        "x",
+        INT,
+        2,
+        (Location(Place("table", 4)), Location(Place("table", 8)), Location(Place("table", 12), "to", "end")),
     )
     assert scope_of(outer, inner).variable("x").data.tolist() == bytes_at(108, 108)
     assert scope_of(outer, inner).names() == ["x"]
@@ -201,10 +204,10 @@ def test_what_a_pointer_points_to() -> None:
     found = scope.pointed(value, np.array([2]))
     assert found.data.tolist() == [9 + 256 * 10, 0]
     assert found.target is None
-    assert found.known is not None
-    assert found.known.tolist() == [True, False]
-    assert value.known is None
-    nothing = scope.pointed(value._replace(known=np.array([False, False])), np.array([0]))
+    assert found.has_value is not None
+    assert found.has_value.tolist() == [True, False]
+    assert value.has_value is None
+    nothing = scope.pointed(value._replace(has_value=np.array([False, False])), np.array([0]))
     assert nothing.data.tolist() == [0, 0]
     with pytest.raises(ArgumentError, match="what this pointer points to is not known"):
         scope.pointed(value._replace(target=None), np.array([0]))

@@ -16,7 +16,7 @@ from cudakit.emulator.debug.view import (
     as_html,
     as_text,
     head_of,
-    one,
+    lane_value,
     ranges,
     same,
     value_of,
@@ -81,7 +81,7 @@ def test_a_value_over_the_lanes() -> None:
     ],
 )
 def test_the_value_of_a_lane(value: object, words: str) -> None:
-    assert one(value) == words
+    assert lane_value(value) == words
 
 
 def test_as_html() -> None:
