@@ -172,8 +172,8 @@ def _check_arch(name: str, own: str | None, arch: str) -> None:
     """
     if own is None:
         return
-    compiled, here = limits_of(own).compute_capability, limits_of(arch).compute_capability
-    if compiled[0] != here[0] or compiled > here:
+    compiled, available = limits_of(own).compute_capability, limits_of(arch).compute_capability
+    if compiled[0] != available[0] or compiled > available:
         raise LaunchError(f"{name} is compiled for {own}, and this stream is the emulator's {arch}")
 
 

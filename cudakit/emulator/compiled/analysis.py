@@ -46,8 +46,8 @@ def thread_numbers(function: Function, layout: Layout) -> frozenset[str]:
             copies = instr.opcode == "mov" or (instr.opcode == "cvt" and _INTEGERS.issuperset(instr.modifiers))
             if copies and instr.guard is None and isinstance(instr.operands[1], Register):
                 into = targets(instr)
-                lone = len(into) == 1 == written.count(into[0]) and bits_of(function.registers[into[0]]) >= 32
-                if lone and instr.operands[1].name in numbers:
+                is_only_write = len(into) == 1 == written.count(into[0]) and bits_of(function.registers[into[0]]) >= 32
+                if is_only_write and instr.operands[1].name in numbers:
                     numbers.add(into[0])
     return frozenset(numbers)
 
@@ -362,8 +362,8 @@ class Analysis:
         if not self.suspends:
             written = [name for instr in function.code for name in targets(instr)]
             predicates = [name for name, type_name in function.registers.items() if type_name == "pred"]
-            once = {name for name in predicates if written.count(name) == 1}
-            self.lasting = once - shapes.preserved - shapes.live_in[0]
+            written_once = {name for name in predicates if written.count(name) == 1}
+            self.lasting = written_once - shapes.preserved - shapes.live_in[0]
         self.has_divergent_collectives: bool = any(flow.blocks[number].has_collective for number in shapes.divergent)
 
     def last_of(self, number: int) -> Instruction:

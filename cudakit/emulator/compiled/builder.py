@@ -146,9 +146,9 @@ class Text:
         """Append a fence that keeps accesses in order."""
         self.do('fence syncscope("singlethread") seq_cst')
 
-    def phi(self, type_: str, *ways: tuple[X, str]) -> X:
+    def phi(self, type_: str, *incoming: tuple[X, str]) -> X:
         """Append a value that depends on the preceding block."""
-        return self.make(f"phi {type_} " + ", ".join(f"[ {x.name}, %{label} ]" for x, label in ways), type_)
+        return self.make(f"phi {type_} " + ", ".join(f"[ {x.name}, %{label} ]" for x, label in incoming), type_)
 
     def branch(self, chosen: X, then: str, otherwise: str) -> None:
         """Append a conditional branch."""

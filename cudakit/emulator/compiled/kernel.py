@@ -162,17 +162,17 @@ def check_together(b: Builder, reaches: list[Reach], otherwise: str) -> list[Che
 
     Return the range of each register.
     """
-    text, good = b.text, list[X]()
+    text, conditions = b.text, list[X]()
     values = [b.read(reach.base, f"u{bits_of(b.function.registers[reach.base.name])}") for reach in reaches]
     for reach, value in zip(reaches, values, strict=True):
         if reach.size > 1:
             odd = text.binary("add", text.cast("zext", value.x, "i64"), reach.anchor)
             odd = text.binary("and", odd, reach.size - 1)
-            good.append(text.compare("eq", odd, 0))
+            conditions.append(text.compare("eq", odd, 0))
         valid = b.valid(value)
         if valid is not None:
-            good.append(valid)
-    _continue_if(b, good, otherwise)
+            conditions.append(valid)
+    _continue_if(b, conditions, otherwise)
     first, last = _ends(b) if any(reach.row for reach in reaches) else (None, None)
     placed = [
         _check_range(b, reach, number, value.x, first if reach.row else None, last if reach.row else None, otherwise)
@@ -249,11 +249,11 @@ def _check_range(
     return Checked(range_, base)
 
 
-def _continue_if(b: Builder, good: list[X], otherwise: str) -> None:
+def _continue_if(b: Builder, conditions: list[X], otherwise: str) -> None:
     """Continue where all conditions hold, else jump to a label."""
-    if good:
+    if conditions:
         on = b.text.fresh("on")
-        b.text.do(f"br {b.all_of(good)}, label %{on}, label %{otherwise}, !prof !2")
+        b.text.do(f"br {b.all_of(conditions)}, label %{on}, label %{otherwise}, !prof !2")
         b.text.label(on)
 
 
@@ -355,10 +355,10 @@ class _Kernel:
         text.label(scaffold.chain(place))
         has_divergent_collective = number in self.divergent and block.has_collective
         if mask_place is not None:
-            here = text.load(b.mask_type, mask_place)
+            waiting_lanes = text.load(b.mask_type, mask_place)
             if has_divergent_collective:
-                here = self._converged_lanes(code[block.first], here)
-            text.branch(text.compare("ne", here, none), scaffold.body(number), scaffold.behind(place))
+                waiting_lanes = self._converged_lanes(code[block.first], waiting_lanes)
+            text.branch(text.compare("ne", waiting_lanes, none), scaffold.body(number), scaffold.behind(place))
         else:
             text.jump(scaffold.behind(place))
         text.label(scaffold.body(number))
@@ -421,11 +421,11 @@ class _Kernel:
             text.store(X("i1", "true"), scaffold.moved)
         for instr in inside.early:
             self._instruction(instr, mask)
-        here, each_label = f"%here.b{number}", f"each.b{number}"
+        lanes_place, each_label = f"%here.b{number}", f"each.b{number}"
         other = text.fresh("other") if masked and mask is None else each_label
         if mask is not None and inside.reaches:
-            b.allocas.append(f"  {here} = alloca {mask.type}, align 8")
-            text.store(mask, here)
+            b.allocas.append(f"  {lanes_place} = alloca {mask.type}, align 8")
+            text.store(mask, lanes_place)
         b.mask = mask
         checked = check_together(b, inside.reaches, other)
         for at, instr in enumerate(inside.rest):
@@ -437,32 +437,32 @@ class _Kernel:
             behind = text.fresh("behind")
             text.jump(behind)
             text.label(each_label)
-            lane_mask = mask if mask is None else text.load(mask.type, here)
+            lane_mask = mask if mask is None else text.load(mask.type, lanes_place)
             for at, instr in enumerate(inside.rest):
                 b.unlikely = inside.reach_of(at) is not None
                 self._instruction(instr, lane_mask)
             b.unlikely = False
             text.jump(behind)
             text.label(behind)
-            mask = mask if mask is None else text.load(mask.type, here)
+            mask = mask if mask is None else text.load(mask.type, lanes_place)
         b.mask, b.guarded = mask, False
         self._end_block(place, number, mask)
         if inside.reaches and other != each_label:
             text.label(other)
-            text.store(b.all_lanes(), here)
+            text.store(b.all_lanes(), lanes_place)
             text.jump(each_label)
 
     def _same_mask(self, instr: Instruction) -> bool:
         """Return whether all lanes name the same member mask at a collective."""
         return "sync" not in instr.modifiers or self.analysis.shapes.shape(member_mask(instr)) in (UNIFORM, None)
 
-    def _converged_lanes(self, instr: Instruction, here: X) -> X:
+    def _converged_lanes(self, instr: Instruction, waiting_lanes: X) -> X:
         """Return the lanes, as bits, whose members have all come to a collective or have left."""
         b, text, scaffold = self.b, self.text, self.scaffold
         if "sync" not in instr.modifiers:
-            return here
+            return waiting_lanes
         alive = text.load(b.mask_type, scaffold.alive)
-        missing = text.binary("and", alive, text.binary("xor", here, -1))
+        missing = text.binary("and", alive, text.binary("xor", waiting_lanes, -1))
         value = b.read(member_mask(instr), "b32")
         members = value.x if value.shape == UNIFORM else b.lanes(value)
         if instr.guard is not None:
@@ -476,9 +476,9 @@ class _Kernel:
         missing_members = text.binary("and", members, b.spread(missing) if members.is_vector else missing)
         arrived = text.compare("eq", missing_members, 0)
         return (
-            text.binary("and", here, b.bits(arrived))
+            text.binary("and", waiting_lanes, b.bits(arrived))
             if arrived.is_vector
-            else text.select(arrived, here, constant("i32", 0))
+            else text.select(arrived, waiting_lanes, constant("i32", 0))
         )
 
     def _check_own_membership(self, instr: Instruction) -> None:
@@ -489,11 +489,11 @@ class _Kernel:
             return
         value = b.read(operand, "b32")
         if value.shape == UNIFORM:
-            beside = text.binary("xor", value.x, -1)
+            non_members = text.binary("xor", value.x, -1)
         else:
             own = text.binary("and", text.binary("lshr", b.lanes(value), b.iota("i32")), 1)
-            beside = b.bits(text.compare("eq", own, 0))
-        outside = b.from_bits(text.binary("and", b.bits(b.all_lanes()), beside))
+            non_members = b.bits(text.compare("eq", own, 0))
+        outside = b.from_bits(text.binary("and", b.bits(b.all_lanes()), non_members))
         b.stop_where(outside, text.cast("zext", b.lanes(value), "i64"))
 
     def _instruction(self, instr: Instruction, mask: X | None) -> None:
@@ -572,15 +572,15 @@ class _Kernel:
         """Send all lanes of a block, those of a mask or of the vector, to another block."""
         text, flow, is_divergent = self.text, self.flow, number in self.divergent
         lanes = self.b.bits(self.b.all_lanes() if mask is None else mask)
-        around = to != flow.end and flow.place[to] <= place
-        if is_divergent and (mask is not None or self.b.single or (around and to in self.analysis.polling)):
+        goes_back = to != flow.end and flow.place[to] <= place
+        if is_divergent and (mask is not None or self.b.single or (goes_back and to in self.analysis.polling)):
             self.scaffold.send(to, lanes)
             text.jump(self.scaffold.behind(place))
             return
         if to == flow.end:
             text.jump("left")
             return
-        if around:
+        if goes_back:
             if to in self.analysis.polling:
                 self.waiting.leave_vector(to)
                 return

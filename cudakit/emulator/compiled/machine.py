@@ -62,9 +62,9 @@ class Machine:
         if code is None:
             code = module.compiled[self] = _ModuleCode()
         key = (entry.name, geometry.block, module.memory.watcher is not None)
-        again = code.by_launch.get(key)
-        if again is not None:
-            return again
+        cached = code.by_launch.get(key)
+        if cached is not None:
+            return cached
         traits = code.traits.get(entry.name)
         if traits is None:
             contexts = [module.context(function) for function in module.reachable(entry)]
@@ -78,8 +78,10 @@ class Machine:
         if kernel is None:
             past = self.history(module)
             spent = past.spent.get(entry.name, 0)
-            pays = spent + _least(launch) >= _FIRST + _STEPS * len(entry.code) and not (spent and traits.adds_floats)
-            if not (eager or pays or (entry.name, layout) in past.compiled):
+            is_worth_compiling = spent + _least(launch) >= _FIRST + _STEPS * len(entry.code) and not (
+                spent and traits.adds_floats
+            )
+            if not (eager or is_worth_compiling or (entry.name, layout) in past.compiled):
                 return Refusal("not run for as long as compiling takes, or begun elsewhere to add floats")
             kernel = code.kernels[entry.name, layout] = self._make(module, entry.name, layout)
             if isinstance(kernel, Compiled):

@@ -338,14 +338,14 @@ class Scaffold:
     def _go_on(self) -> None:
         """Resume a vector where it has waited."""
         analysis, resume = self.analysis, self.text.load("i64", self.states.at)
-        alone = [number for number in analysis.barriers if number not in self.divergent]
-        ways = " ".join(
-            [f"i64 {number + 1}, label %resume.b{number}" for number in alone]
+        convergent = [number for number in analysis.barriers if number not in self.divergent]
+        cases = " ".join(
+            [f"i64 {number + 1}, label %resume.b{number}" for number in convergent]
             + [f"i64 {self.poll_of(number)}, label %resume.y{number}" for number in analysis.convergent_polls]
         )
         divergent_case = f" i64 {DIVERGENT}, label %resume.divergent" if self.holds() else ""
         self.text.do(
-            f"switch i64 {resume.name}, label %begin [ i64 {DONE}, label %vector.done {ways}{divergent_case} ]"
+            f"switch i64 {resume.name}, label %begin [ i64 {DONE}, label %vector.done {cases}{divergent_case} ]"
         )
         self.text.label("begin")
 
@@ -502,10 +502,10 @@ class Waiting:
         lanes = b.bits(b.all_lanes() if mask is None else mask)
         instr = analysis.last_of(number)
         reduces = "red" in instr.modifiers
-        others = [other for other in analysis.function.code if facts_of(other).does in ("waits", "arrives")]
-        numbers = {barrier_of(other) for other in others}
-        whole = {barrier_of(other) for other in others if not is_counted(other)}
-        parts = numbers if not whole else {barrier_of(other) for other in others if is_counted(other)}
+        barriers = [other for other in analysis.function.code if facts_of(other).does in ("waits", "arrives")]
+        numbers = {barrier_of(other) for other in barriers}
+        whole = {barrier_of(other) for other in barriers if not is_counted(other)}
+        parts = numbers if not whole else {barrier_of(other) for other in barriers if is_counted(other)}
         if "cluster" in instr.modifiers or instr.guard is not None or len(whole) > 1 or not whole.isdisjoint(parts):
             raise Refusal(f"instruction {instr} with its operands, or several barriers of a block")
         if not numbers <= _BARRIERS or (reduces and (analysis.polling or analysis.has_counted_barriers)):

@@ -73,8 +73,8 @@ def error_of(code: int, launch: Launch, compiled: Compiled, words: Any) -> Emula
         where = place_of(special, launch.geometry, thread)
         problem = trapped(where, compiled.source.context.function, launch.geometry)
     elif "aligned" in instr.modifiers and lane_access is None:
-        where, here = place_of(special, launch.geometry, thread), words[Slot.ADDRESS]
-        problem = f"{instr} needs all 32 threads of a warp; of that of {where}, only {here} are there"
+        where, thread_count = place_of(special, launch.geometry, thread), words[Slot.ADDRESS]
+        problem = f"{instr} needs all 32 threads of a warp; of that of {where}, only {thread_count} are there"
     elif "sync" in instr.modifiers and lane_access is None:
         mask = words[Slot.ADDRESS] & 2**32 - 1
         problem = f"lane {thread % 32} is not in its own member mask {mask:#010x}"
@@ -192,8 +192,10 @@ class Session:
         if geometry.cooperative:
             self.launch.module.grid_barrier[:] = 0
         blocks, threads = geometry.blocks, geometry.threads
-        alone = self.compiled.facts.ordered or self.memory.watcher is not None or blocks * threads < _FEW or blocks < 2
-        workers = 1 if alone else system.cores()
+        on_one_core = (
+            self.compiled.facts.ordered or self.memory.watcher is not None or blocks * threads < _FEW or blocks < 2
+        )
+        workers = 1 if on_one_core else system.cores()
         size = blocks if workers == 1 else max(1, min(-(-blocks // (4 * workers)), -(-_MOST // threads)))
         if layout.strips:
             size = -(-size // STRIP) * STRIP

@@ -156,10 +156,10 @@ class Shapes:
                         if instr.guard is not None and self.shape(instr.guard[0]) != UNIFORM:
                             shape = VARYING
                         if shape not in (None, VARYING) and block in self.divergent:
-                            lone = len(self._written[name]) == 1 and instr.guard is None
+                            is_only_write = len(self._written[name]) == 1 and instr.guard is None
                             loops = self.flow.blocks[block].loops
                             waits_with = bool(loops) and self._waits_with(name)
-                            settled = lone and not self._escapes(name, block) and not waits_with
+                            settled = is_only_write and not self._escapes(name, block) and not waits_with
                             if not settled and not self._in_step(name):
                                 shape = VARYING
                         if self.function.registers.get(name) == "pred" and isinstance(shape, Affine):
@@ -229,8 +229,8 @@ class Shapes:
             if not loops or before in flow.loops[loops[-1]] or loops[-1] in self.polling:
                 continue
             header, body = loops[-1], flow.loops[loops[-1]]
-            around = flow.until([header], inside)
-            if any(header in flow.blocks[member].successors for member in body & around):
+            before_change = flow.until([header], inside)
+            if any(header in flow.blocks[member].successors for member in body & before_change):
                 continue  # a turn may skip the change
             ways_out = {after for member in body for after in flow.blocks[member].successors} - body - {flow.end}
             if any(name in self.live_in[after] for after in ways_out):

@@ -252,14 +252,14 @@ def split_registers(function: Function, origins: dict[int, Function]) -> None:
     for name, numbers in several.items():
         for number in numbers:
             uses = [use for use, writers in reading[name].items() if number in writers]
-            alone = [use for use in uses if reading[name][use] == {number}]
-            if not alone:
+            exclusive_uses = [use for use in uses if reading[name][use] == {number}]
+            if not exclusive_uses:
                 continue
             new = f"{name}.{number}"
             function.registers[new] = function.registers[name]
             names[-1 - number, name] = new
-            names.update({(use, name): new for use in alone})
-            if len(alone) < len(uses):
+            names.update({(use, name): new for use in exclusive_uses})
+            if len(exclusive_uses) < len(uses):
                 copied[number].append(name)
     _rewrite(function, origins, names, copied)
 
@@ -270,15 +270,15 @@ def _reached(function: Function, several: dict[str, list[int]]) -> dict[str, dic
     bit = {(name, number): 1 << at for at, (name, number) in enumerate(
         (name, number) for name, numbers in several.items() for number in (-1, *numbers))}  # fmt: skip
     bits_of_name = {name: sum(bit[name, number] for number in (-1, *numbers)) for name, numbers in several.items()}
-    here: dict[int, list[tuple[str, int]]] = defaultdict(list)
+    writes_at: dict[int, list[tuple[str, int]]] = defaultdict(list)
     for name, numbers in several.items():
         for number in numbers:
-            here[number].append((name, bit[name, number]))
+            writes_at[number].append((name, bit[name, number]))
 
     def through(number: int, reaching: int) -> int:
         block = flow.blocks[number]
         for at in range(block.first, block.last):
-            for name, bit_of_write in here.get(at, ()):
+            for name, bit_of_write in writes_at.get(at, ()):
                 reaching = reaching & ~bits_of_name[name] | bit_of_write
         return reaching
 
@@ -300,7 +300,7 @@ def _reached(function: Function, several: dict[str, list[int]]) -> dict[str, dic
             for name in sources(function.code[at]):
                 if name in several:
                     result[name][at] = {writer for writer in (-1, *several[name]) if reaching & bit[name, writer]}
-            for name, bit_of_write in here.get(at, ()):
+            for name, bit_of_write in writes_at.get(at, ()):
                 reaching = reaching & ~bits_of_name[name] | bit_of_write
     return result
 

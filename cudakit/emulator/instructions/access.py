@@ -317,12 +317,12 @@ TableWriter: TypeAlias = Callable[[Frame, Index, np.ndarray], None]
 def aligned(instr: Instruction, step: Step, size: int = WARP) -> Control:
     """Return a control that runs `step` for groups of `size` lanes once all have arrived; the others wait."""
 
-    def control(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> bool:
+    def control(machine: Machine, frame: Frame, index: Index, active: Index, position: tuple[int, int, int]) -> bool:
         if active is None and machine.threads % size == 0:
             step(frame, None, machine)
             return True
         lanes = np.arange(machine.lanes) if active is None else active
-        waiting = machine.arrived.setdefault(here, np.zeros(machine.lanes, bool))
+        waiting = machine.arrived.setdefault(position, np.zeros(machine.lanes, bool))
         waiting[lanes] = True
         arrived = np.flatnonzero(waiting)
         group = machine.warp_of if size == WARP else machine.warpgroup_of

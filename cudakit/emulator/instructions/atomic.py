@@ -101,9 +101,11 @@ def _counted(function: _Function, up: bool, segments: _Segments, view: np.ndarra
     The first lane of an element brings the count within the bound; the others wrap around.
     """
     first = function(view[segments.elements[segments.starts]], bounds[segments.starts]).astype(np.int64)
-    begins = np.repeat(first - segments.starts if up else first + segments.starts, segments.sizes)
+    first_values = np.repeat(first - segments.starts if up else first + segments.starts, segments.sizes)
     lanes = np.arange(bounds.size)
-    return np.asarray(((begins + lanes if up else begins - lanes) % (int(bounds[0]) + 1)).astype(bounds.dtype))
+    return np.asarray(
+        ((first_values + lanes if up else first_values - lanes) % (int(bounds[0]) + 1)).astype(bounds.dtype)
+    )
 
 
 def _by_element(function: np.ufunc, segments: _Segments, view: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -140,17 +142,17 @@ def _compare_and_swap(segments: _Segments, view: np.ndarray, compare: np.ndarray
                     view[elements[lane]] = values[lane]
             break
         rounds += 1
-        here = elements[left]
-        starts = np.flatnonzero(np.diff(here, prepend=here[0] - 1))
+        contended = elements[left]
+        starts = np.flatnonzero(np.diff(contended, prepend=contended[0] - 1))
         sizes = np.diff(starts, append=left.size)
-        current = view[here]
+        current = view[contended]
         # To swap a value for itself changes nothing.
         swaps = (current == compare[left]) & (compare[left] != values[left])
         first = np.minimum.reduceat(np.where(swaps, np.arange(left.size), left.size), starts)
         now = np.arange(left.size) <= np.repeat(first, sizes)
         old[left[now]] = current[now]
         swapped = first[first < left.size]
-        view[here[swapped]] = values[left[swapped]]
+        view[contended[swapped]] = values[left[swapped]]
         left = left[~now]
     return old
 

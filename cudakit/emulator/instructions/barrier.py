@@ -61,8 +61,8 @@ class _Barrier:
         block, expected = machine.block_of[arrived], self.expected[arrived]
         needed = np.where(expected > 0, expected, alive[block])
         # Lanes that went on behind a bar.arrive may have exited since; they still count as arrived.
-        gone = np.bincount(block, (machine.status[arrived] == DONE) & (expected == 0), machine.blocks)[block]
-        counted = np.bincount(block, minlength=machine.blocks)[block] - gone
+        exited = np.bincount(block, (machine.status[arrived] == DONE) & (expected == 0), machine.blocks)[block]
+        counted = np.bincount(block, minlength=machine.blocks)[block] - exited
         if expected.any():
             counted = np.where(expected > 0, _with_exited(machine, arrived)[block], counted)
         met = counted >= needed
@@ -76,8 +76,8 @@ class _Barrier:
         for place in np.unique(places[waiting]) if self.places else ():
             if int(place) in self.places:
                 frame, write, reduction = self.places[int(place)]
-                here = waiting & (places == place)
-                write(frame, arrived[here], _REDUCE[reduction](true, waiting_count)[block[here]])
+                at_place = waiting & (places == place)
+                write(frame, arrived[at_place], _REDUCE[reduction](true, waiting_count)[block[at_place]])
         self.arrived[ready] = False
         machine.status[arrived[waiting]] = RUNNING
 
@@ -125,7 +125,7 @@ def bar(instr: Instruction, context: Context) -> Control:
     number = context.read(operands[0], "u32") if operands else None
     count = context.read(operands[1], "u32") if len(operands) > 1 else None
 
-    def wait(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> bool:
+    def wait(machine: Machine, frame: Frame, index: Index, active: Index, position: tuple[int, int, int]) -> bool:
         numbers = np.asarray(number(frame, active, machine) if number else 0).astype(np.int64)
         if (numbers >= _BARRIERS).any():
             raise EmulationError(f"barrier {int(numbers.max())} of {_BARRIERS}")
@@ -144,12 +144,12 @@ def bar(instr: Instruction, context: Context) -> Control:
             np.broadcast_to(number_here, lanes.shape) for number_here in (numbers, expected, predicates)
         )
         for number_here in np.unique(numbers):
-            here = numbers == number_here
-            own, barrier = lanes[here], _barrier(machine, int(number_here))
+            position = numbers == number_here
+            own, barrier = lanes[position], _barrier(machine, int(number_here))
             if barrier.arrived[own].any():
                 raise EmulationError("a thread comes to a barrier again before the others have come to it once")
             barrier.arrived[own], barrier.waits[own] = True, not arrives
-            barrier.expected[own], barrier.predicates[own] = expected[here], predicates[here]
+            barrier.expected[own], barrier.predicates[own] = expected[position], predicates[position]
             if write is not None:
                 barrier.places[int(machine.place[lanes[0]])] = (frame, write, reduction)
             barrier.release(machine)
@@ -162,7 +162,7 @@ def bar(instr: Instruction, context: Context) -> Control:
 def nanosleep(instr: Instruction, context: Context) -> Control:
     """Let the other lanes go first; time is steps here."""
 
-    def sleep(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> bool:
+    def sleep(machine: Machine, frame: Frame, index: Index, active: Index, position: tuple[int, int, int]) -> bool:
         if active is None:
             return True
         machine.pause(active)
@@ -268,7 +268,7 @@ def mbarrier(instr: Instruction, context: Context) -> Control:
         raise EmulationError(f"mbarrier.{action}")
     drops = action == "arrive_drop"
 
-    def change(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> bool:
+    def change(machine: Machine, frame: Frame, index: Index, active: Index, position: tuple[int, int, int]) -> bool:
         number = np.asarray(amount(frame, active, machine) if amount else 1).astype(np.int64)
         count = (number if not sign else np.int64(1)) if arrives else np.int64(0)
         addresses = address(frame, active, machine)
@@ -285,7 +285,7 @@ def _initialise(context: Context, operands: list[Any], space: str, valid: bool) 
     address = context.address(operands[0], space)
     count = context.read(operands[1], "u32") if valid else None
 
-    def make(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> bool:
+    def make(machine: Machine, frame: Frame, index: Index, active: Index, position: tuple[int, int, int]) -> bool:
         words = make_word(count(frame, active, machine)) if count else np.zeros(1, _WORD)
         machine.memory.store(space, address(frame, active, machine), np.atleast_1d(words), active)
         return True
@@ -297,7 +297,7 @@ def _pending_count(context: Context, operands: list[Any]) -> Control:
     """Make the control of ``mbarrier.pending_count``."""
     write, read = context.write(operands[0], "b32"), context.read(operands[1], "b64")
 
-    def count(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> bool:
+    def count(machine: Machine, frame: Frame, index: Index, active: Index, position: tuple[int, int, int]) -> bool:
         write(frame, active, np.asarray(read(frame, active, machine)) >> np.uint64(20) & np.uint64(_COUNT))
         return True
 
@@ -309,7 +309,7 @@ def _wait(context: Context, operands: list[Any], space: str, parity: bool, patie
     write, address = context.write(operands[0], "pred"), context.address(operands[1], space)
     state = context.read(operands[2], "b32" if parity else "b64")
 
-    def test(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> bool:
+    def test(machine: Machine, frame: Frame, index: Index, active: Index, position: tuple[int, int, int]) -> bool:
         where = address(frame, active, machine)
         if machine.late is not None:
             lanes = np.arange(machine.lanes) if active is None else active
@@ -377,7 +377,7 @@ def cluster_barrier(instr: Instruction, context: Context) -> Control:
     """Make the control of ``barrier.cluster.arrive`` or ``.wait``; exited lanes count as arrived."""
     arrives = "arrive" in instr.modifiers
 
-    def control(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> bool:
+    def control(machine: Machine, frame: Frame, index: Index, active: Index, position: tuple[int, int, int]) -> bool:
         state = _barriers(machine)
         lanes = np.arange(machine.lanes) if active is None else active
         if arrives:

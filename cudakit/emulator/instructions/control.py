@@ -240,8 +240,8 @@ def bra(instr: Instruction, context: Context) -> Control:
     assert isinstance(target, Symbol)
     code = context.function.labels[target.name]
 
-    def branch(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> None:
-        machine.set_place(active, machine.location(here[0], here[1], code))
+    def branch(machine: Machine, frame: Frame, index: Index, active: Index, position: tuple[int, int, int]) -> None:
+        machine.set_place(active, machine.location(position[0], position[1], code))
 
     return branch
 
@@ -253,26 +253,26 @@ def brx(instr: Instruction, context: Context) -> Control:
     targets = np.array([context.function.labels[name] for name in context.function.branch_targets[table.name]])
     read = context.read(selector, "u32")
 
-    def branch(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> None:
+    def branch(machine: Machine, frame: Frame, index: Index, active: Index, position: tuple[int, int, int]) -> None:
         chosen = np.broadcast_to(read(frame, active, machine), (machine.lanes if active is None else active.size,))
         if (chosen >= targets.size).any():
             raise EmulationError(f"branch {int(chosen.max())} of a table of {targets.size}")
-        machine.set_place(active, machine.location(here[0], here[1], 0) + targets[chosen.astype(np.int64)])
+        machine.set_place(active, machine.location(position[0], position[1], 0) + targets[chosen.astype(np.int64)])
 
     return branch
 
 
 @control("ret")
 def ret(instr: Instruction, context: Context) -> Control:
-    def leave(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> None:
-        machine.return_from(frame, active, here)
+    def leave(machine: Machine, frame: Frame, index: Index, active: Index, position: tuple[int, int, int]) -> None:
+        machine.return_from(frame, active, position)
 
     return leave
 
 
 @control("exit")
 def exit_(instr: Instruction, context: Context) -> Control:
-    def leave(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> None:
+    def leave(machine: Machine, frame: Frame, index: Index, active: Index, position: tuple[int, int, int]) -> None:
         machine.finish(active)
 
     return leave
@@ -282,7 +282,7 @@ def exit_(instr: Instruction, context: Context) -> Control:
 def trap(instr: Instruction, context: Context) -> Control:
     """Make the control that ends the launch with an error."""
 
-    def stop(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> bool:
+    def stop(machine: Machine, frame: Frame, index: Index, active: Index, position: tuple[int, int, int]) -> bool:
         lane = 0 if active is None else int(active[0])
         raise EmulationError(trapped(machine.name_of(lane), context.function, machine.geometry))
 
@@ -311,22 +311,22 @@ def call(instr: Instruction, context: Context) -> Control:
     pointer = context.read(target, "u64") if isinstance(target, Register) else None
     name = target.name if isinstance(target, Symbol) else ""
 
-    def go(machine: Machine, frame: Frame, name: str, lanes: np.ndarray, here: tuple[int, int, int]) -> None:
+    def go(machine: Machine, frame: Frame, name: str, lanes: np.ndarray, position: tuple[int, int, int]) -> None:
         if name not in CALLS:
-            machine.call(name, lanes, arguments, results, frame, here)
+            machine.call(name, lanes, arguments, results, frame, position)
             return
         answer = CALLS[name](machine, lanes, [frame.parameters[argument][lanes] for argument in arguments])
         for result in results:
             values = np.ascontiguousarray(np.broadcast_to(answer, lanes.shape))
             frame.bytes_of(result, 8)[lanes, : values.itemsize] = values[:, None].view(np.uint8)
 
-    def enter(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> None:
+    def enter(machine: Machine, frame: Frame, index: Index, active: Index, position: tuple[int, int, int]) -> None:
         lanes = np.arange(machine.lanes) if active is None else active
         if pointer is None:
-            go(machine, frame, name, lanes, here)
+            go(machine, frame, name, lanes, position)
             return
         chosen = np.broadcast_to(pointer(frame, active, machine), lanes.shape)
         for value in np.unique(chosen):
-            go(machine, frame, context.symbols.function_at(int(value)), lanes[chosen == value], here)
+            go(machine, frame, context.symbols.function_at(int(value)), lanes[chosen == value], position)
 
     return enter

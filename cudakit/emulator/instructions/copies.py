@@ -174,9 +174,9 @@ def spaces(instr: Instruction) -> tuple[str, str]:
 
 def check_multiple(values: np.ndarray, factor: int, description: str) -> None:
     """Check that addresses or sizes of a bulk copy are multiples of `factor`."""
-    odd = values % np.asarray(factor, values.dtype) != 0
-    if odd.any():
-        raise EmulationError(f"{description} {int(values[odd][0]):#x} is not a multiple of {factor} bytes")
+    misaligned = values % np.asarray(factor, values.dtype) != 0
+    if misaligned.any():
+        raise EmulationError(f"{description} {int(values[misaligned][0]):#x} is not a multiple of {factor} bytes")
 
 
 def complete(
@@ -217,8 +217,8 @@ def destinations(instr: Instruction, context: Context, to: str, operands: list[O
         for rank in range(blocks):
             lanes = np.flatnonzero(block_masks >> np.uint16(rank) & np.uint16(1))
             if lanes.size:
-                there = np.uint64(rank + 1 << RANK_SHIFT)
-                yield lanes, targets[lanes] & offset | there, barriers[lanes] & offset | there
+                block_bits = np.uint64(rank + 1 << RANK_SHIFT)
+                yield lanes, targets[lanes] & offset | block_bits, barriers[lanes] & offset | block_bits
 
     return by_block
 
@@ -280,18 +280,18 @@ def bulk(instr: Instruction, context: Context) -> Step:
             check_multiple(values, CHUNK.itemsize, description)
         targets, sources = targets.copy(), sources.copy()  # registers may change before it lands
 
-        def move(chosen: np.ndarray, there: np.ndarray) -> None:
+        def move(chosen: np.ndarray, target_addresses: np.ndarray) -> None:
             """Copy for the lanes at `chosen`, each to its address."""
             copy, offset = _spread(sizes[chosen], dtype.itemsize)
             lane_of = lanes[chosen[copy]]
             data = machine.memory.load(source_space, sources[chosen[copy]] + offset, dtype, lane_of)
             if reduce is None:
-                machine.memory.store(to, there[copy] + offset, data, lane_of)
+                machine.memory.store(to, target_addresses[copy] + offset, data, lane_of)
             else:
-                reduce(machine, there[copy] + offset, data, lane_of)
+                reduce(machine, target_addresses[copy] + offset, data, lane_of)
 
-        for chosen, there, barriers in destinations_of(machine, frame, index, targets):
-            held_targets, ends = there.copy(), barriers.copy()
+        for chosen, block_targets, barriers in destinations_of(machine, frame, index, targets):
+            held_targets, ends = block_targets.copy(), barriers.copy()
 
             def land(
                 some: np.ndarray, chosen: Any = chosen, target_addresses: Any = held_targets, ends: Any = ends

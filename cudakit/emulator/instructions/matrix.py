@@ -520,7 +520,7 @@ _Load = Callable[[Frame, Index, Machine], np.ndarray]
 @control("wgmma")
 def wgmma(instr: Instruction, context: Context) -> Control:
     if instr.modifiers[0] in ("fence", "commit_group", "wait_group"):
-        return lambda machine, frame, index, active, here: True
+        return lambda machine, frame, index, active, position: True
     to, of_a, of_b = types_of(instr.modifiers)
     _check(instr, of_a)
     check_types(instr, of_a, of_b, to)

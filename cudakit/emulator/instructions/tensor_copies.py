@@ -146,12 +146,12 @@ def _load(instr: Instruction, context: Context, to: str) -> Step:
         reached = list(destinations_of(machine, frame, index, targets))
         for positions, record, coordinates in maps(frame, index, machine):
             boxes = _boxes(record, coordinates, DTYPES[record["kind"].decode()].itemsize, False)
-            for chosen, there, barriers in reached:
+            for chosen, block_targets, barriers in reached:
                 _, mine, theirs = np.intersect1d(positions, chosen, assume_unique=True, return_indices=True)
                 if mine.size:
                     own = _Boxes(boxes.addresses[mine], boxes.inside[mine], boxes.dtype)
                     _load_boxes(
-                        instr, machine, to, lanes[positions[mine]], record, own, there[theirs], barriers[theirs]
+                        instr, machine, to, lanes[positions[mine]], record, own, block_targets[theirs], barriers[theirs]
                     )
 
     return step
@@ -159,10 +159,10 @@ def _load(instr: Instruction, context: Context, to: str) -> Step:
 
 def _load_boxes(
     instr: Instruction, machine: Machine, to: str, lanes: np.ndarray, record: np.void, boxes: _Boxes,
-    there: np.ndarray, barriers: np.ndarray,
+    targets: np.ndarray, barriers: np.ndarray,
 ) -> None:  # fmt: skip
     """Copy a box for each lane to its address in shared memory."""
-    where = _in_shared(record, there, boxes)
+    where = _in_shared(record, targets, boxes)
 
     def land(some: np.ndarray) -> None:
         inside = boxes.inside[some]
@@ -174,7 +174,7 @@ def _load_boxes(
             "global", boxes.addresses[some][inside], boxes.dtype, target_addresses[inside]
         )
         machine.memory.store(to, where[some].reshape(-1), data.reshape(-1), target_addresses.reshape(-1))
-        complete(machine, to, barriers[some], lanes[some], there[some], boxes.bytes)
+        complete(machine, to, barriers[some], lanes[some], targets[some], boxes.bytes)
 
     copies = _copies(instr, "mbarrier", lanes, land, boxes, "global", boxes.addresses, to, where)
     copies.barriers = numbers_of(machine, to, barriers, lanes)

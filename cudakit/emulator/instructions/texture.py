@@ -91,14 +91,14 @@ def _lookup(instr: Instruction, context: Context, shape: str, rest: list[Operand
             _check(texture, shape, type_name, out)
             watcher = machine.memory.watcher
             texture.flags = watcher.flags_of("the texture", texture.texels) if watcher is not None else None
-            at, there = layer[lanes], [coordinate[lanes] for coordinate in where]
+            at, lane_coordinates = layer[lanes], [coordinate[lanes] for coordinate in where]
             if is_cube:
-                at, there = _face(at, there, texture)
-            by = [offset[lanes] for offset in offsets[: len(there)]]
+                at, lane_coordinates = _face(at, lane_coordinates, texture)
+            by = [offset[lanes] for offset in offsets[: len(lane_coordinates)]]
             if component is None:
-                texels = sample(texture, at, there, by)
+                texels = sample(texture, at, lane_coordinates, by)
             elif component < texture.texels.shape[-1]:
-                texels = gather(texture, at, there, by)[:, :, component]
+                texels = gather(texture, at, lane_coordinates, by)[:, :, component]
             else:
                 texels = np.zeros((at.size, 4), result.dtype)
             wide = texels.astype(result.dtype) if out[0] == "f" else texels.astype(np.int64).astype(np.uint32)
@@ -139,10 +139,10 @@ def _face(layer: np.ndarray, direction: list[np.ndarray], texture: TextureObject
     x, y, z = direction
     wide, high, deep = np.abs(x), np.abs(y), np.abs(z)
     along_x, along_y = (wide >= high) & (wide >= deep), (high > wide) & (high >= deep)
-    ways = [along_x & (x >= 0), along_x, along_y & (y >= 0), along_y, z >= 0]
-    face = np.select(ways, range(5), 5)
-    s = np.select(ways, [-z, z, x, x, x], -x)
-    t = np.select(ways, [-y, -y, z, -z, -y], -y)
+    faces = [along_x & (x >= 0), along_x, along_y & (y >= 0), along_y, z >= 0]
+    face = np.select(faces, range(5), 5)
+    s = np.select(faces, [-z, z, x, x, x], -x)
+    t = np.select(faces, [-y, -y, z, -z, -y], -y)
     major = np.maximum(np.maximum(wide, high), deep)
     with np.errstate(all="ignore"):
         on_face = [(part / major + np.float32(1)) / np.float32(2) for part in (s, t)]

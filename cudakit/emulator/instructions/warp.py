@@ -59,9 +59,9 @@ class _Rendezvous:
         places = machine.place[ready]
         for place in np.unique(places):
             frame, writes = self.places[int(place)]
-            here = places == place
+            at_place = places == place
             for write, output in zip(writes, outputs, strict=False):
-                write(frame, ready[here], np.broadcast_to(output, ready.shape)[here])
+                write(frame, ready[at_place], np.broadcast_to(output, ready.shape)[at_place])
         self.waiting[ready] = False
         machine.status[ready] = RUNNING
 
@@ -111,7 +111,7 @@ def synchronised(
 ) -> Control:
     """Return a control that waits for the lanes in `mask` (None: the active lanes), then computes and writes."""
 
-    def converge(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> bool:
+    def converge(machine: Machine, frame: Frame, index: Index, active: Index, position: tuple[int, int, int]) -> bool:
         inputs = [read(frame, active, machine) for read, _ in reads]
         if mask is None:
             members = lane_values(machine, active, warp_bits(machine, active))

@@ -95,8 +95,8 @@ class Flow:
                     raise Refusal("a loop with several entries")
                 self.loops.setdefault(successor, {successor}).update(self._around(successor, number))
         for number in reached:
-            around = [header for header, body in self.loops.items() if number in body]
-            self.blocks[number].loops = tuple(sorted(around, key=lambda header: -len(self.loops[header])))
+            enclosing = [header for header, body in self.loops.items() if number in body]
+            self.blocks[number].loops = tuple(sorted(enclosing, key=lambda header: -len(self.loops[header])))
         self.order: list[int] = self._laid_out(0, 0)
         self.place: dict[int, int] = {number: place for place, number in enumerate(self.order)}
         self.post: dict[int, int] = self._post_dominators(reached)
@@ -115,8 +115,8 @@ class Flow:
         """Return the order of a loop's blocks, or of all: each inner loop counts as one unit."""
 
         def unit(number: int) -> int:
-            around = self.blocks[number].loops
-            return around[depth] if len(around) > depth else number
+            loops = self.blocks[number].loops
+            return loops[depth] if len(loops) > depth else number
 
         def is_loop(number: int) -> bool:
             return len(self.blocks[number].loops) > depth

@@ -209,8 +209,8 @@ class Context:
         self.shared: Mapping[str, int] = shared
         registers = {**function.registers, CARRY.name: "pred"}
         self.numbers: dict[str, int] = {name: number for number, name in enumerate(registers)}
-        if odd := sorted({name for name in registers.values() if name not in STORAGE}):
-            raise EmulationError(f"{function.name}: registers of type .{odd[0]} are not emulated")
+        if unsupported := sorted({name for name in registers.values() if name not in STORAGE}):
+            raise EmulationError(f"{function.name}: registers of type .{unsupported[0]} are not emulated")
         self.storage: list[np.dtype] = [STORAGE[name] for name in registers.values()]
         #: Initial, unwritten value of each register.
         self.blank: list[np.ndarray] = [np.zeros(1, dtype) for dtype in self.storage]

@@ -139,8 +139,8 @@ class Heap:
     def first_invalid(self, offsets: np.ndarray, size: int) -> int | None:
         """Return the first offset whose `size` bytes are not all in a block, or None."""
         last = offsets + np.uint64(size - 1)
-        bad = np.flatnonzero((self.states[offsets] != _LIVE) | (self.states[last] != _LIVE))
-        return int(offsets[bad[0]]) if bad.size else None
+        invalid = np.flatnonzero((self.states[offsets] != _LIVE) | (self.states[last] != _LIVE))
+        return int(offsets[invalid[0]]) if invalid.size else None
 
 
 @dataclass

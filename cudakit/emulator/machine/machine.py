@@ -319,9 +319,9 @@ def run(launch: Launch) -> None:
     finally:
         launch.module.memory.clear_lanes()
     for child in launch.children.take():
-        again = launch.of_child(child)
-        run(again)
-        launch.steps = again.steps
+        child_launch = launch.of_child(child)
+        run(child_launch)
+        launch.steps = child_launch.steps
 
 
 class Scheduler(Machine):
@@ -391,9 +391,9 @@ class Scheduler(Machine):
         arguments: tuple[str, ...],
         results: tuple[str, ...],
         frame: Frame,
-        here: tuple[int, int, int],
+        position: tuple[int, int, int],
     ) -> None:
-        depth, number, code = here
+        depth, number, code = position
         function = self.module.program.functions.get(name)
         if function is None or function.is_declaration:
             raise EmulationError(f"a call to {name}, which the module does not define and the emulator does not know")
@@ -415,8 +415,8 @@ class Scheduler(Machine):
         callee.returns[back] = results
         self.set_place(lanes, self.location(depth + 1, callee_number, 0))
 
-    def return_from(self, frame: Frame, index: Index, here: tuple[int, int, int]) -> None:
-        depth, number, _ = here
+    def return_from(self, frame: Frame, index: Index, position: tuple[int, int, int]) -> None:
+        depth, number, _ = position
         if depth == 0:
             self.finish(index)
             return
@@ -443,17 +443,17 @@ class Scheduler(Machine):
 
     def run(self) -> None:
         """Run all lanes to their end."""
-        alone = 0
+        turns_in_a_row = 0
         try:
             while True:
-                location, index, others = self.choose()
+                location, index, others_wait = self.choose()
                 if location < 0:
                     break
-                alone = alone + 1 if others else 0
+                turns_in_a_row = turns_in_a_row + 1 if others_wait else 0
                 self.steps += 1
                 self.run_group(location, index)
-                if alone > PATIENCE:
-                    alone = 0
+                if turns_in_a_row > PATIENCE:
+                    turns_in_a_row = 0
                     self.pause(np.arange(self.lanes) if index is None else index)
             if self.late is not None:
                 self.late.finish()

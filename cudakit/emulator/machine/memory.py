@@ -471,9 +471,9 @@ class Memory:
         if int(rank.max()) >= self.cluster:
             raise AccessError(f"shared memory of block {int(rank.max())} of a cluster, which has {self.cluster} blocks")
         blocks = np.where(rank < 0, own, own - own % self.cluster + rank)
-        if (gone := self.exited(blocks)).any():
+        if (exited := self.exited(blocks)).any():
             raise AccessError(
-                f"shared memory of block {int(rank[gone][0])} of the cluster, which has exited; let it wait, with "
+                f"shared memory of block {int(rank[exited][0])} of the cluster, which has exited; let it wait, with "
                 "cluster.sync(), until the others are done with it"
             )
         return blocks

@@ -361,12 +361,12 @@ class Machine(ABC):
         arguments: tuple[str, ...],
         results: tuple[str, ...],
         frame: Frame,
-        here: tuple[int, int, int],
+        position: tuple[int, int, int],
     ) -> None:
-        """Let lanes that stand at `here` enter a function; `arguments` and `results` are variables of their `frame`."""
+        """Let lanes at `position` enter a function; `arguments` and `results` are variables of their `frame`."""
 
     @abstractmethod
-    def return_from(self, frame: Frame, index: Index, here: tuple[int, int, int]) -> None:
+    def return_from(self, frame: Frame, index: Index, position: tuple[int, int, int]) -> None:
         """Let lanes go on behind the call that made `frame`, with its results."""
 
     @abstractmethod

@@ -209,8 +209,8 @@ def _weights(fractions: list[np.ndarray]) -> dict[tuple[int, ...], np.ndarray]:
 def gather(texture: TextureObject, layer: np.ndarray, coordinates: list[np.ndarray], offsets: list[Any]) -> np.ndarray:
     """Return the four texels that linear filtering would weigh, shape (lanes, 4, channels), from the lower left on."""
     corners = [np.floor(position - 0.5) for position in _positions(texture, coordinates, offsets)]
-    around = ((0, 1), (1, 1), (1, 0), (0, 0))
-    return np.stack([_texels(texture, layer, [corners[0] + x, corners[1] + y]) for x, y in around], axis=1)
+    corner_steps = ((0, 1), (1, 1), (1, 0), (0, 0))
+    return np.stack([_texels(texture, layer, [corners[0] + x, corners[1] + y]) for x, y in corner_steps], axis=1)
 
 
 def _positions(texture: TextureObject, coordinates: list[np.ndarray], offsets: list[Any]) -> list[np.ndarray]:

@@ -145,8 +145,8 @@ def _arrive(instr: Instruction, b: Builder) -> None:
     sign = {"expect_tx": 1, "complete_tx": -1}.get(action, 1 if "expect_tx" in instr.modifiers else 0)
     comes = (amount if not sign else constant("i64", 1)) if arrives else none
     owed = none if not sign else amount if sign > 0 else text.binary("sub", none, amount)
-    gone = comes if action == "arrive_drop" else none
-    rows = hand_over(instr, b, (b.lanes(address_of(b, operands[0])), comes, owed, gone))
+    exits = comes if action == "arrive_drop" else none
+    rows = hand_over(instr, b, (b.lanes(address_of(b, operands[0])), comes, owed, exits))
     tokens = result_row(instr, b) if target is not None else b.scratch_addresses
 
     def quick(lane: X) -> X:
@@ -285,11 +285,11 @@ def _where(b: Builder, mask: X | None, condition: X, read: Callable[[], list[X]]
     text.label(do)
     zero = constant(type_, 0)
     results = [text.select(lanes, b.spread(value), zero) for value in read()]
-    here = text.here
+    end_label = text.here
     text.jump(skip)
     text.label(skip)
     b.mask = mask
-    return [text.phi(type_, (value, here), (zero, before)) for value in results]
+    return [text.phi(type_, (value, end_label), (zero, before)) for value in results]
 
 
 def _by_bytes(b: Builder, instr: Instruction, source: Operand, used: X, size: int, count: int) -> list[X]:

@@ -235,8 +235,8 @@ def atom(instr: Instruction, b: Builder) -> None:
     moved = text.binary("add", place, held_range(b, range_place, 2))
     text.jump(found_label)
     text.label(found_label)
-    here = text.cast("inttoptr", text.phi("i64", (host, from_far), (moved, near)), "ptr")
-    old = text.load(element, here)
+    host_pointer = text.cast("inttoptr", text.phi("i64", (host, from_far), (moved, near)), "ptr")
+    old = text.load(element, host_pointer)
     given_values = []
     for number in range(len(values)):
         row = text.at(b.scratch_values, number * b.width * size)
@@ -244,9 +244,12 @@ def atom(instr: Instruction, b: Builder) -> None:
     if b.layout.watched and code != SHARED:
         far_off = held_range(b, range_place, 3)
         with text.when(text.compare("ne", far_off, 0), "noting", "noted"):
-            flag, pattern = text.at(here, far_off), int.from_bytes(bytes([mark_of(instr, WRITE)]) * size, "little")
+            flag, pattern = (
+                text.at(host_pointer, far_off),
+                int.from_bytes(bytes([mark_of(instr, WRITE)]) * size, "little"),
+            )
             text.store(text.binary("or", text.load(element, flag), pattern), flag)
-    text.store(_changed(b, operation, type_name, old, given_values, code == SHARED), here)
+    text.store(_changed(b, operation, type_name, old, given_values, code == SHARED), host_pointer)
     if target is not None:
         text.store(old, text.at(olds, lane, element))
     text.jump(loop)
@@ -280,10 +283,10 @@ def _all_lanes(
     element = f"i{8 * size}"
     for lane in by_turns(b, done_label):
         place = text.load("i64", text.at(b.scratch_addresses, lane, "i64"))
-        here = text.at(base, place)
+        host_pointer = text.at(base, place)
         own = text.load(element, text.at(b.scratch_values, lane, element))
-        old = text.load(element, here)
-        text.store(_changed(b, operation, type_name, old, [own], range_place is None), here)
+        old = text.load(element, host_pointer)
+        text.store(_changed(b, operation, type_name, old, [own], range_place is None), host_pointer)
         if olds:
             text.store(old, text.at(olds, lane, element))
     text.label(otherwise)

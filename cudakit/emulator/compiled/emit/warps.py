@@ -122,13 +122,13 @@ def _pair(target: Operand) -> tuple[Operand, Operand | None]:
 
 def _members(instr: Instruction, b: Builder, mask: Operand | None) -> X:
     """Return the active lanes in a member mask, as bits; one mask for each lane, where the masks may differ."""
-    here = b.bits(b.all_lanes())
+    active = b.bits(b.all_lanes())
     if mask is None or (b.constant_value(mask) or 0) & 0xFFFF_FFFF == 0xFFFF_FFFF:
-        return here
+        return active
     value = b.read(mask, "b32")
     if value.shape == UNIFORM:
-        return b.text.binary("and", here, value.x)
-    return b.text.binary("and", b.spread(here), b.lanes(value))
+        return b.text.binary("and", active, value.x)
+    return b.text.binary("and", b.spread(active), b.lanes(value))
 
 
 def _of_members(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
@@ -337,10 +337,10 @@ def _whole_warp(b: Builder) -> None:
     """Stop where lanes of the warp are missing; continue for all of them."""
     if b.mask is not None:
         text, bits = b.text, b.bits(b.mask)
-        here = text.call("llvm.ctpop.i32", "i32", bits)
+        active_count = text.call("llvm.ctpop.i32", "i32", bits)
         whole = text.compare("eq", bits, -1)
         some = text.select(b.spread(whole), constant(b.mask.type, 0), b.mask)
-        b.stop_where(some, b.spread(text.cast("zext", here, "i64")))
+        b.stop_where(some, b.spread(text.cast("zext", active_count, "i64")))
         b.mask = None
 
 

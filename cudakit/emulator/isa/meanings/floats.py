@@ -136,10 +136,10 @@ def two_sum(a: Word, b: Word) -> tuple[Word, Word]:
 
 def odd_sum(a: Word, b: Word) -> Word:
     """``a + b`` in float64, rounded to odd (Boldo and Melquiond, 2008), so that rounding it again is safe."""
-    total, lost = two_sum(a, b)
+    total, rounding_error = two_sum(a, b)
     bits = total.view("u64")
-    even_inexact = (bits & 1).eq(0) & ((lost < 0) | (lost > 0))
-    moved = ((lost > 0) ^ (total > 0)).choose(bits - 1, bits + 1)
+    even_inexact = (bits & 1).eq(0) & ((rounding_error < 0) | (rounding_error > 0))
+    moved = ((rounding_error > 0) ^ (total > 0)).choose(bits - 1, bits + 1)
     return even_inexact.choose(moved, bits).view("f64")
 
 
@@ -187,10 +187,10 @@ def _directed(opcode: str, mode: str, *sources: Word) -> Word:
         return rounded(_exact(opcode, *sources), mode)
     a, b, *more = (source.to("f64") for source in sources)
     first, last = (a * b, more[0]) if more else (a, -b if opcode == "sub" else b)
-    total, lost = two_sum(first, last)
+    total, rounding_error = two_sum(first, last)
     near = total.to("f32")
-    off = (total - near.to("f64")) + lost
-    result = round_to(near, off < 0, off > 0, mode)
+    error = (total - near.to("f64")) + rounding_error
+    result = round_to(near, error < 0, error > 0, mode)
     if mode != "rm":
         return result
     # A sum that is exactly zero is -0 when rounding down, unless every term is +0.

@@ -103,10 +103,10 @@ def fns(form: Form, mask: Word, base: Word, count: Word) -> Word:
     down = count < 0
     left, place, step = down.choose(-count, count), base.to("s64"), down.choose(-1, 1, "s64")
     result = mask.of(-1)
-    for way in range(32):
+    for turn in range(32):
         at = place.view("u64").min(32).to("u32")
         is_one = (mask >> at & 1).ne(0)
-        is_last = left.eq(1) | count.eq(0) if way == 0 else left.eq(1)
+        is_last = left.eq(1) | count.eq(0) if turn == 0 else left.eq(1)
         result = (is_one & is_last).choose(at, result)
         left, place = left - is_one.to("s32"), place + step
     return result
@@ -305,11 +305,11 @@ def prmt(form: Form, a: Word, b: Word, control: Word) -> Word:
     """Pick bytes of two words, or the bytes' signs, by four numbers."""
     mode = _SELECTED.get(form.modifiers[-1])
     if mode is not None:
-        ways = [sum(place << 4 * number for number, place in enumerate(mode(c))) for c in range(4)]
+        selectors = [sum(place << 4 * number for number, place in enumerate(mode(c))) for c in range(4)]
         control = control & 3
-        chosen = control.of(ways[0])
-        for way in (1, 2, 3):
-            chosen = control.eq(way).choose(ways[way], chosen)
+        chosen = control.of(selectors[0])
+        for mode_number in (1, 2, 3):
+            chosen = control.eq(mode_number).choose(selectors[mode_number], chosen)
         control = chosen
     result = a.of(0)
     if control.constant_value is not None:
