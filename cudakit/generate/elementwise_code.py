@@ -61,7 +61,7 @@ class Form(NamedTuple):
 
     Attributes
     ----------
-    kind : str
+    walk : str
         ``flat``, ``strided`` or ``tiled``; see <cudakit/elementwise/elements.cuh>.
     inputs, outputs : tuple of Role
     where : Role or None
@@ -88,7 +88,7 @@ class Form(NamedTuple):
         Threads of a block.
     """
 
-    kind: Literal["flat", "strided", "tiled"]
+    walk: Literal["flat", "strided", "tiled"]
     inputs: tuple[Role, ...]
     outputs: tuple[Role, ...]
     where: Role | None = None
@@ -128,7 +128,7 @@ class ElementwiseRecipe(Declared):
 def needs_layout(recipe: ElementwiseRecipe, form: Form) -> bool:
     """Return whether the kernel takes a record of extents and steps."""
     views = any(role.mode == "view" for role in (*form.inputs, *form.outputs))
-    return form.kind != "flat" or views or recipe.uses("_ind") or recipe.uses("_shape")
+    return form.walk != "flat" or views or recipe.uses("_ind") or recipe.uses("_shape")
 
 
 def kernel_text(recipe: ElementwiseRecipe, form: Form) -> str:
@@ -162,7 +162,7 @@ def _raw(p: Parameter, role: Role, const: str) -> str:
 def _expression_names(recipe: ElementwiseRecipe, form: Form) -> list[tuple[str, str, str]]:
     """Return the names of an expression beside its arguments: name, parameter, and the value from the kernel."""
     counted = "k_"
-    if form.kind == "tiled" or form.reordered:
+    if form.walk == "tiled" or form.reordered:
         counted += ", layout_.steps_i"
     index = f"run_.index({counted})"
     return [
@@ -235,7 +235,7 @@ def _kernel(recipe: ElementwiseRecipe, form: Form) -> str:
 def _run(form: Form, tiles: Sequence[tuple[str, str]], steps: Sequence[str]) -> list[str]:
     """Return lines that run `steps` for the elements of a thread."""
     apart = "true" if form.apart else "false"
-    if form.kind == "tiled":
+    if form.walk == "tiled":
         return [
             f"cudakit::tiled_run<COUNT, {apart}, {form.rank}, {form.side}> run_(layout_.shape);",
             *(f"__shared__ cudakit::tile<{stored}, {form.side}> {name}_tile_;" for name, stored in tiles),
@@ -247,7 +247,7 @@ def _run(form: Form, tiles: Sequence[tuple[str, str]], steps: Sequence[str]) -> 
             *(step if step.startswith("#") else f"    {step}" for step in steps),
             "}",
         ]
-    if form.kind == "flat":
+    if form.walk == "flat":
         run = f"const cudakit::flat_run<COUNT, {apart}> run_(size_);"
     else:
         run = f"const cudakit::strided_run<COUNT, {apart}, {form.rank}, {form.counter}> run_(size_, layout_.shape);"
@@ -388,7 +388,7 @@ def plan(
         mine and not is_set_first(recipe.body, p.name) for p, mine in zip(recipe.outputs, is_given, strict=True)
     )
     form = Form(
-        kind=walk,
+        walk=walk,
         inputs=tuple(role(p, at) for p, at in zip(recipe.inputs, inputs, strict=True)),
         outputs=tuple(role(p, at) for p, at in zip(recipe.outputs, outputs, strict=True)),
         where=None if where is None else role(mask, where),
@@ -540,7 +540,7 @@ def _nearest(steps: tuple[int, ...], extents: tuple[int, ...]) -> int | None:
 
 def _config(form: Form, extents: tuple[int, ...], size: int, widest: int) -> Config:
     block = form.block
-    if form.kind == "tiled":
+    if form.walk == "tiled":
         blocks = -(-extents[-1] // form.side) * -(-extents[-2] // form.side) * prod(extents[:-2])
         return config(blocks, block)
     is_word = widest <= _PACK and widest & (widest - 1) == 0

@@ -286,7 +286,7 @@ class Stages:
         Computations before the reduction are its map, computations after it are its post.
         """
         fold, trace = self.trace.folds[name], self.trace
-        is_place = fold.kind.startswith("arg")
+        is_place = fold.fold_name.startswith("arg")
         mapped = accumulated(fold.of if is_place else fold.dtype)
         lines = trace.lines(fold.x)
         after = trace.lines(*(value.name for value in values))
@@ -300,9 +300,9 @@ class Stages:
         )
         call = f"{function}({', '.join(source.name for source in inputs)})"
         if is_place:
-            preamble += _BEST.format(type=mapped, better="greater" if fold.kind == "argmax" else "less")
+            preamble += _BEST.format(type=mapped, better="greater" if fold.fold_name == "argmax" else "less")
             call = f"{{{call}, i}}"
-        reduce, identity, post = _FOLDS[fold.kind]
+        reduce, identity, post = _FOLDS[fold.fold_name]
         result = f"const {cpp_of(fold.dtype)} {name} = cudakit::as<{cpp_of(fold.dtype)}>({post});"
         ends = [f"z{k} = cudakit::as<{spelling(value.dtype)}>({value.name});" for k, value in enumerate(values)]
         return reduction(

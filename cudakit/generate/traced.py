@@ -73,7 +73,7 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
     """
 
     trace: Trace
-    kind: np.dtype | type
+    operand_type: np.dtype | type
     name: str
     argument: str | None
     is_number: bool
@@ -89,7 +89,7 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
         argument: str | None = None,
         is_number: bool = False,
     ) -> None:
-        self.trace, self.kind, self.name = trace, operand_type, name
+        self.trace, self.operand_type, self.name = trace, operand_type, name
         self.argument, self.is_number = argument, is_number
         if argument is not None and not is_number:
             trace.origins[name] = frozenset([name])
@@ -97,7 +97,7 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
     @property
     def dtype(self) -> np.dtype:
         """NumPy's dtype; for a Python number the dtype of its computation."""
-        return self.kind if isinstance(self.kind, np.dtype) else OWN[self.kind]
+        return self.operand_type if isinstance(self.operand_type, np.dtype) else OWN[self.operand_type]
 
     @property
     def shown(self) -> str:
@@ -468,7 +468,7 @@ class Statement(NamedTuple):
 class Fold(NamedTuple):
     """A reduction: its name (``sum``, ``mean``, ``max`` …), value, axes and dtype."""
 
-    kind: str
+    fold_name: str
     x: str
     of: np.dtype
     axis: Any
@@ -609,7 +609,7 @@ class Trace:
         if isinstance(operand, Traced):
             if operand.trace is not self:
                 self.refuse("a value of another call is used")
-            return operand.kind
+            return operand.operand_type
         if type(operand) in OWN:
             return type(operand)
         if isinstance(operand, np.generic) or (type(operand).__module__ == "ml_dtypes" and np.ndim(operand) == 0):

@@ -273,7 +273,9 @@ y = a"""
 
 
 @functools.cache
-def _each(name: str, ndim: int, chosen: int, counted: int, types: tuple[np.dtype, ...], of: np.dtype) -> Elementwise:
+def _update_each(
+    name: str, ndim: int, chosen: int, counted: int, types: tuple[np.dtype, ...], of: np.dtype
+) -> Elementwise:
     """x[i0, i1, …] = x[i0, i1, …] ∘ y for each index; `counted` dimensions of indices come before x's own."""
     indices = [Parameter(f"i{d}", f"J{d}") for d in range(chosen)]
     values = [Parameter("y", "V")] * (len(types) - 2)
@@ -601,7 +603,7 @@ class Ufunc(Elementwise):
         if size == 1:
             target = place.empty(x.shape, np.int32)
             assign(x, out=target, stream=place.stream)
-        change = _each(ufunc.__name__, x.ndim, len(chosen), len(shape), tuple(types), x.dtype)
+        change = _update_each(ufunc.__name__, x.ndim, len(chosen), len(shape), tuple(types), x.dtype)
         change(*chosen, *second, out=target, stream=place.stream)
         if target is not x:
             assign(target, out=x, stream=place.stream)

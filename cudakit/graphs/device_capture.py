@@ -421,7 +421,7 @@ class DeviceCapture(Recording):
 
         with self._aside():
             result = cupy.asarray(array)
-        self.kept.append(result)
+        self.kept_alive.append(result)
         return result
 
     @contextlib.contextmanager

@@ -478,7 +478,7 @@ class EmulatedGraph(Executable):
             raise LaunchError(f"graph: captured on the emulator's {self.first.arch}, the stream is of {stream.arch}")
         if stream.recorder is not None:
             outer = stream.recorder.capture
-            outer.kept.append(graph)
+            outer.kept_alive.append(graph)
             outer.embed(stream, self)
             outer.touch(self.reads, self.writes)
             return

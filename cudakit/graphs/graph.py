@@ -52,7 +52,7 @@ class Graph(Reported):
 
     def keep(self, *things: Any) -> None:
         """Keep objects alive as long as the graph."""
-        self._capture.kept.extend(things)
+        self._capture.kept_alive.extend(things)
 
     def loop(self, flag: Any, limit: int | None = None) -> contextlib.AbstractContextManager[Any]:
         """Capture a loop inside the block: ``while flag[0] != 0``, decided on the device before each round.

@@ -301,7 +301,7 @@ class Recording(Witness):
     ----------
     reads, writes : dict
         Arrays that cudakit's own work reads and may write, by identity; a name for a named array and its views.
-    kept : list
+    kept_alive : list
         What lives as long as the graph.
     """
 
@@ -311,7 +311,7 @@ class Recording(Witness):
         self.named_arguments = arguments
         self.reads: dict[Any, Any] = {}
         self.writes: dict[Any, Any] = {}
-        self.kept: list[Any] = []
+        self.kept_alive: list[Any] = []
         self._own: dict[int, dict[Any, Any]] = {}
         self._thread = threading.get_ident()
         self._error: BaseException | None = None
@@ -320,7 +320,7 @@ class Recording(Witness):
         return self._own.setdefault(id(owner), {})
 
     def keep(self, thing: Any) -> None:
-        self.kept.append(thing)
+        self.kept_alive.append(thing)
 
     @contextlib.contextmanager
     def body(self) -> Iterator[None]:
@@ -361,7 +361,7 @@ class Recording(Witness):
         if not begun:
             return
         self.touch(work.reads, work.writes)
-        self.kept.append(work)
+        self.kept_alive.append(work)
         self._note(work)
 
     def touch(self, reads: Iterable[Any], writes: Iterable[Any] = ()) -> None:

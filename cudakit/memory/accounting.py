@@ -243,14 +243,14 @@ def report() -> Report:
 class Limit:
     """A limit, in force once it is made. As a context manager it ends with the block."""
 
-    def __init__(self, size: int | None, kind: str) -> None:
-        self._kind, self._former = kind, _set_limit(size, kind)
+    def __init__(self, size: int | None, memory_kind: str) -> None:
+        self._memory_kind, self._former = memory_kind, _set_limit(size, memory_kind)
 
     def __enter__(self) -> Limit:
         return self
 
     def __exit__(self, *_: object) -> None:
-        _set_limit(self._former, self._kind)
+        _set_limit(self._former, self._memory_kind)
 
 
 def limit(size: int | None, kind: str = "device") -> Limit:

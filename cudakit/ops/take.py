@@ -65,7 +65,7 @@ def take(
     BoundsError
         For an index out of bounds, of mode ``raise``.
     """
-    result, flag = _taken(x, indices, axis, mode, out=out, stream=stream)
+    result, flag = _gathered(x, indices, axis, mode, out=out, stream=stream)
     if flag is not None:
         place, (x, flag) = array_place("take", stream, ("x", x), ("flag", flag))
         if place.download(flag)[0]:
@@ -75,7 +75,7 @@ def take(
 
 
 @repeated("out")
-def _taken(
+def _gathered(
     x: Any, indices: Any, axis: int | None, mode: str, *, out: Any = None, stream: Any = None
 ) -> tuple[Any, Any]:
     """Return the gathered elements, and for mode raise a flag that is not 0 if an index is out of bounds, else None."""

@@ -259,7 +259,7 @@ class Report(Reported, Witness):
         if not isinstance(first, _Note):
             first = Party("work", "", _stream_name(conflict.use.stream), _UNKNOWN)
         status: Status = "implied" if conflict.implied else unmet
-        return _Pending(status, conflict.kind, first, note, conflict.overlap, is_seen)
+        return _Pending(status, conflict.hazard, first, note, conflict.overlap, is_seen)
 
     # ── what the witness is told ─────────────────────────────────────────────────────────────────────────────────
 

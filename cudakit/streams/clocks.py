@@ -112,7 +112,7 @@ class Conflict(NamedTuple):
     use : Use
     overlap : tuple of int
         The bytes that both touch.
-    kind : str
+    hazard : str
         ``read after write``, ``write after read`` or ``write after write``.
     implied : bool
         Whether it comes first anyway: no wait is needed.
@@ -120,7 +120,7 @@ class Conflict(NamedTuple):
 
     use: Use
     overlap: Range
-    kind: str
+    hazard: str
     implied: bool
 
 

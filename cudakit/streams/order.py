@@ -75,7 +75,7 @@ class Track:
     handle, device_id : int
     idle : list of cuda.core.Event
         Events of the device that nothing waits for.
-    held : deque
+    holdings : deque
         Uses that have an event, in their order, each with what is kept until it is done.
     repeated : dict
         Uses that move on at each launch (see `repeating`), each with what is kept until it is done.
@@ -93,7 +93,7 @@ class Track:
     handle: int
     device_id: int
     idle: list[Event]
-    held: deque[tuple[Use, Any]] = field(default_factory=deque)
+    holdings: deque[tuple[Use, Any]] = field(default_factory=deque)
     repeated: dict[Use, Any] = field(default_factory=dict)
     settled: weakref.WeakSet[FastPath] = field(default_factory=weakref.WeakSet)
     spell: Spell | None = None
@@ -225,7 +225,7 @@ class Tracks:
             use.event = DUE  # by others: an event now would be a part of their graph
         else:
             self.record(use, None)
-            if not len(track.held) % LOOK:
+            if not len(track.holdings) % LOOK:
                 self.look(track)
         return use
 
@@ -240,7 +240,7 @@ class Tracks:
             use.event = track.core.record(idle.pop() if idle else None)
         if track.unmarked:
             things, track.unmarked = (things, track.unmarked), []
-        track.held.append((use, things))
+        track.holdings.append((use, things))
 
     def look(self, track: Track) -> None:
         """Release what is kept for finished work of a stream, at times of all streams."""
@@ -265,7 +265,7 @@ class Tracks:
         """
         if not track.core.is_closed and streams.is_captured(track.handle):
             return  # by others, whose capture a question would break off
-        holdings, last = track.held, None
+        holdings, last = track.holdings, None
         for count in (len(holdings), len(holdings) // 2, 1):
             while 0 < count <= len(holdings) and holdings[count - 1][0].event.is_done:
                 for _ in range(count):
@@ -330,15 +330,15 @@ class Tracks:
         self.release()
         idle = []
         for track in self.by_handle.values():
-            if track.spell is None and not track.held and not track.repeated and self.clocks.is_idle(track):
+            if track.spell is None and not track.holdings and not track.repeated and self.clocks.is_idle(track):
                 idle.append(track)
-            elif not (track.held and track.spell is None):
+            elif not (track.holdings and track.spell is None):
                 self._end_spell(track)  # with an event: the next time it is seen whether the stream is there
         for track in idle:
             del self.by_handle[track.handle]
         if self.origin is not None and self.origin.stream in idle:
             self.origin = None
-        for handle in [handle for handle, track in self.loose.items() if not track.held]:
+        for handle in [handle for handle, track in self.loose.items() if not track.holdings]:
             del self.loose[handle]
         self.clocks.drop(idle)
         self.clocks.prune([] if self.origin is None else [self.origin])
@@ -668,9 +668,9 @@ class Order(Tracks):
             track = self.by_handle.get(device_stream(stream).handle)
             if track is None or track.capture is not None:
                 return
-            for k, (use, things) in enumerate(track.held):
+            for k, (use, things) in enumerate(track.holdings):
                 if things:
-                    track.held[k] = use, still(things)
+                    track.holdings[k] = use, still(things)
             for use, things in track.repeated.items():
                 if things:
                     track.repeated[use] = still(things)
@@ -825,7 +825,7 @@ def repeating(order: Order, repeat: Repeat) -> Callable[[Sequence[Any], Sequence
     launch, look, cool, track, touched, foreign = repeat
     # Acquired and released by hand, which costs half of what a `with` does.
     acquire, release, clocks, version = order.lock.acquire, order.lock.release, order.clocks, touched.version
-    wait, record, repeated, holdings = track.core.wait, track.core.record, track.repeated, track.held
+    wait, record, repeated, holdings = track.core.wait, track.core.record, track.repeated, track.holdings
     used, step, event = Use(track, 0, {}), clocks.step(track, touched, order.warmth), None
     sources = [(order.source(handle), track.core.record()) for handle in foreign]
 

@@ -319,7 +319,7 @@ def test_an_op_that_calls_another(bench: Bench) -> None:
 
 
 def test_every_op_is_repeated() -> None:
-    inner = {"compact": "_chosen", "take": "_taken", "histogram": "_binned", "bincount": "_bincount"}
+    inner = {"compact": "_chosen", "take": "_gathered", "histogram": "_binned", "bincount": "_bincount"}
     inner |= dict.fromkeys(("run_length", "unique"), "_find_runs")
     for name in set(ops.__all__) - {"add"}:  # which is a generated function
         op = getattr(inspect.getmodule(getattr(ops, name)), inner.get(name, name))

@@ -344,7 +344,7 @@ def test_what_is_done_beside_a_capture_is_waited_for(
     uploaded = open_capture.upload(np.arange(3))
     assert uploaded[0] == "device"
     assert log == ["in", "copied", "out", "waited for"]
-    assert open_capture.kept == [uploaded]
+    assert open_capture.kept_alive == [uploaded]
     assert made == [True], "one stream for both"
 
 

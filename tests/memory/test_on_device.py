@@ -360,7 +360,7 @@ def test_surfaces_are_copied_from_and_to_contiguous_device_memory(
     assert between.space == "device"
     monkeypatch.setattr(staging, "deliver", lambda pointer, host, target: gpu.runtime.calls.append((pointer, host)))
     BACKEND.transfer(host, one, stream)
-    assert boxes[1][0].kind == "device"
+    assert boxes[1][0].space == "device"
     assert gpu.runtime.calls[-1] == (boxes[1][0].address, host)
 
 

@@ -204,7 +204,7 @@ def test_no_event_gets_into_what_others_capture() -> None:
         order.by_handle[one.handle].core.captured = False
     launch(order, two, "after", reads=[X])
     assert "captured 99" in device.before(1, len(two.stream.given))
-    kept = order.by_handle[one.handle].held
+    kept = order.by_handle[one.handle].holdings
     assert any("captured 0" in str(things) for _, things in kept)
 
 
@@ -249,17 +249,17 @@ def test_arguments_are_held_until_their_event_is_done() -> None:
     launch(order, one, "w", writes=[X])
     launch(order, two, "r", reads=[X])
     track = order.by_handle[two.handle]
-    assert [things for _, things in track.held] == ["r"]
+    assert [things for _, things in track.holdings] == ["r"]
     order.release()
-    assert track.held
+    assert track.holdings
     for name in ("r2", "r3"):
         launch(order, two, name, reads=[X])
-    track.held[0][0].event.is_done_at_last = True
+    track.holdings[0][0].event.is_done_at_last = True
     order.release()
-    assert [things for _, things in track.held] == ["r2", "r3"]
+    assert [things for _, things in track.holdings] == ["r2", "r3"]
     device.is_quick = lambda: True
     order.release()
-    assert not track.held
+    assert not track.holdings
 
 
 def test_work_of_unseen_others_is_waited_for_each_time() -> None:
@@ -483,7 +483,7 @@ def test_late_work_is_waited_for_though_another_stream_came_between() -> None:
         launch(order, three, reads=[X])
         assert "slow" in device.before(2, len(three.stream.given))
         one.stream.given[one.stream.given.index("slow")] = "former"
-    assert any("held" in [things for _, things in track.held] for track in order.by_handle.values())
+    assert any("held" in [things for _, things in track.holdings] for track in order.by_handle.values())
 
 
 def test_a_closed_stream_is_waited_for_by_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -703,7 +703,7 @@ def test_work_of_unseen_others_is_waited_for_on_the_only_stream() -> None:
         use = launch(order, one, "f", reads=[X], producers=[one.handle, other.handle])
     assert waited.mock_calls == [mock.call(one.core, (other.handle, "core"))]
     assert (use.count, use.clock) == (0, {})
-    assert [things for _, things in order.by_handle[one.handle].held] == ["f"]
+    assert [things for _, things in order.by_handle[one.handle].holdings] == ["f"]
     assert use.event.position == 2
     assert order.single
 
@@ -718,7 +718,7 @@ def test_a_new_streams_first_work_waits_for_the_unseen_and_is_held(known_streams
         use = launch(order, one, "f", reads=[X], producers=[7, one.handle])
     assert waited.mock_calls == [mock.call(one.core, 7)]
     assert (use.stream, use.count, use.clock) == (order.by_handle[one.handle], 0, {})
-    assert [things for _, things in use.stream.held] == ["f"]
+    assert [things for _, things in use.stream.holdings] == ["f"]
 
 
 def test_a_block_is_in_order_and_its_arrays_are_held(known_streams: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -730,7 +730,7 @@ def test_a_block_is_in_order_and_its_arrays_are_held(known_streams: None, monkey
         assert has_before(device, one) >= {"before"}
         one.stream.given.append("block")
     assert current == [0]
-    assert [things for _, things in order.by_handle[one.handle].held] == [None, (X, Y)]
+    assert [things for _, things in order.by_handle[one.handle].holdings] == [None, (X, Y)]
     launch(order, two, "reader", reads=[X])
     assert "block" not in has_before(device, two)
     launch(order, two, "writer", writes=[X])
@@ -815,12 +815,12 @@ def test_things_are_held_on_any_stream_until_it_is_done(known_streams: None) -> 
     order.hold(fresh.core, "of a stream without launches")
     order.hold(fresh.core, "more")
     assert fresh.handle not in order.by_handle
-    assert [things for _, things in order.by_handle[one.handle].held] == [None, "of one"]
+    assert [things for _, things in order.by_handle[one.handle].holdings] == [None, "of one"]
     loose = order.loose[fresh.handle]
-    assert [things for _, things in loose.held] == ["of a stream without launches", "more"]
+    assert [things for _, things in loose.holdings] == ["of a stream without launches", "more"]
     device.is_quick = lambda: True
     order.hold(fresh.core, "and the next lets go of what is done")
-    assert not loose.held
+    assert not loose.holdings
 
 
 def test_things_of_a_closed_streams_number_are_held_on_the_new_one(known_streams: None) -> None:
@@ -833,19 +833,19 @@ def test_things_of_a_closed_streams_number_are_held_on_the_new_one(known_streams
     order.hold(known.core, "held")
     track = order.loose[one.handle]
     assert track.core is fresh.core
-    assert [things for _, things in track.held] == ["held"]
+    assert [things for _, things in track.holdings] == ["held"]
 
 
 def test_what_another_keeps_is_held_no_longer(known_streams: None) -> None:
     order, device, one, _two = two_streams()
     track = order.by_handle[one.handle]
-    track.held.clear()
+    track.holdings.clear()
     for name in ("a", ""):
         order.hold(one.core, name)
-    uses = [use for use, _ in track.held]
+    uses = [use for use, _ in track.holdings]
     track.repeated.update({Use(track, 1, {}): "r", Use(track, 2, {}): ""})
     order.hand_over(one.stream, lambda things: f"{things} still")
-    assert [(use, things) for use, things in track.held] == [(uses[0], "a still"), (uses[1], "")]
+    assert [(use, things) for use, things in track.holdings] == [(uses[0], "a still"), (uses[1], "")]
     assert list(track.repeated.values()) == ["r still", ""]
     order.hand_over(device.stream().stream, lambda things: 1 / 0)
     with order.capturing(one.stream):
@@ -950,7 +950,7 @@ def test_reports_are_told_of_all_uses_and_the_last_one_alone(known_streams: None
         assert not path.settled
         use = launch(order, one, "a", reads=[X], writes=[Y])
         assert use.note == "note 1"
-        assert [things for _, things in order.by_handle[one.handle].held] == ["a"]
+        assert [things for _, things in order.by_handle[one.handle].holdings] == ["a"]
         with order.reporting(second), order.manual():
             launch(order, one, "b", reads=[X], producers=[one.handle, 7])
         two = device.stream()
@@ -974,7 +974,7 @@ def test_work_past_the_order_is_reported_and_noted(known_streams: None) -> None:
         assert use.note == "note 1"
         two.stream.given.append("past")
         order.after(use, "things")
-        assert [things for _, things in order.by_handle[two.handle].held] == ["things"]
+        assert [things for _, things in order.by_handle[two.handle].holdings] == ["things"]
         with order.capturing(one.stream):
             assert order.see_unordered(one.stream, (X,), ()) is None
     assert reports.told == [(101, [X], [Y], [], False, False, 1)]
@@ -1014,20 +1014,20 @@ def test_few_looks_are_taken_at_what_is_done() -> None:
     for number in range(1, 5):
         tracks.record(order.clocks.now(first), "own")
         tracks.look(first)
-        assert not first.held
-        assert bool(second.held) == (number < 4), "at times all are looked at"
+        assert not first.holdings
+        assert bool(second.holdings) == (number < 4), "at times all are looked at"
     tracks.captures = 1
     tracks.record(order.clocks.now(first), "kept")
     tracks.look(first)
     order.release()
-    assert first.held, "a question would spoil the capture"
+    assert first.holdings, "a question would spoil the capture"
 
 
 def test_no_event_of_a_captured_stream_is_asked_about() -> None:
     order, device, one, two = two_streams()
     for each in (one, two):
         order.record(order.clocks.now(order.by_handle[each.handle]), "held")
-    held = [order.by_handle[each.handle].held for each in (one, two)]
+    held = [order.by_handle[each.handle].holdings for each in (one, two)]
     former = len(held[0])
     device.is_quick = lambda: True
     captured.add(one.handle)
@@ -1062,14 +1062,14 @@ def test_events_are_made_on_their_streams_device(monkeypatch: pytest.MonkeyPatch
     track.idle.append(spent)  # type: ignore[arg-type]
     order.record(order.clocks.now(track), "things")
     assert entered == [5]
-    use, things = track.held[-1]
+    use, things = track.holdings[-1]
     assert (use.event, things, track.idle) == (spent, "things", [])
     monkeypatch.setattr(devices, "device_count", lambda: 1)
     order.record(order.clocks.now(track), "more")
     assert entered == [5]
     track.unmarked.append("of a capture")
     order.record(order.clocks.now(track), "last")
-    assert track.held[-1][1] == ("last", ["of a capture"])
+    assert track.holdings[-1][1] == ("last", ["of a capture"])
     assert track.unmarked == []
 
 
@@ -1093,7 +1093,7 @@ def test_closed_streams_are_waited_for_and_forgotten(monkeypatch: pytest.MonkeyP
         assert order.by_handle[made.handle] is not gone[-1]
         assert len(order._closed) == (1, 0)[number]
     assert (synced, current) == ([1], [0])
-    assert not any(track.held for track in gone)
+    assert not any(track.holdings for track in gone)
     assert not {segment.write.stream for segment in order.clocks.segments if segment.write} & set(gone)
 
 
@@ -1105,7 +1105,7 @@ def test_streams_that_repeat_or_hold_something_are_not_forgotten() -> None:
     tracks = order
     idle, repeating_, held, moving, busy = (tracks.by_handle[each.handle] for each in known)
     for track in (idle, repeating_, held, moving, busy):
-        track.held.clear()
+        track.holdings.clear()
         order.clocks.finish(order.clocks.now(track))
     path = Path()
     path.settled = True
@@ -1118,8 +1118,8 @@ def test_streams_that_repeat_or_hold_something_are_not_forgotten() -> None:
     tracks.origin = order.clocks.now(idle)
     order.clocks.finish(tracks.origin)
     tracks.loose.update({901: tracks.new(known[0]), 902: tracks.new(known[1])})
-    tracks.loose[902].held.append((order.clocks.now(busy), "kept"))
-    tracks.loose[902].held[0][0].event = tracks.mark(busy).event
+    tracks.loose[902].holdings.append((order.clocks.now(busy), "kept"))
+    tracks.loose[902].holdings[0][0].event = tracks.mark(busy).event
     tracks._retire()
     left = list(tracks.by_handle.values())
     assert left == [repeating_, held, moving, busy]
