@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from cudakit.errors import CudakitError, shortened
 from cudakit.jit.cache.cache import default_cache
 from cudakit.types import cpp
-from cudakit.types.shown import byte_size
+from cudakit.types.shown import byte_size, counted
 
 if TYPE_CHECKING:
     from cudakit.adapters.program import Ran
@@ -312,7 +312,7 @@ def _value(value: str | None) -> str:
 
 def _export(options: argparse.Namespace) -> int:
     count, alone = default_cache().export_to(options.file, options.pattern)
-    print(f"Wrote {count} kernel{'' if count == 1 else 's'} to {options.file}.")
+    print(f"Wrote {counted(count, 'kernel')} to {options.file}.")
     for label in alone:
         print(f"left out, for it depends on files of this machine: {label}", file=sys.stderr)
     return 0 if count else 1
@@ -320,13 +320,13 @@ def _export(options: argparse.Namespace) -> int:
 
 def _import(options: argparse.Namespace) -> int:
     count = default_cache().import_from(options.file)
-    print(f"Took in {count} kernel{'' if count == 1 else 's'}.")
+    print(f"Took in {counted(count, 'kernel')}.")
     return 0
 
 
 def _clear(options: argparse.Namespace) -> int:
     removed = default_cache().clear(options.pattern)
-    print(f"Removed {removed} kernel{'' if removed == 1 else 's'} from the cache.")
+    print(f"Removed {counted(removed, 'kernel')} from the cache.")
     return 0
 
 
@@ -360,8 +360,9 @@ def _check(options: argparse.Namespace) -> int:
             print(fault)
         kernels = ran.report.kernels.values()
         launches = sum(kernel.launches for kernel in kernels)
-        found = f"{len(ran.faults)} faults" if ran.faults else "nothing wrong was found"
-        print(f"{len(kernels)} kernels, {launches} launches: {found}.")
+        verdict = counted(len(ran.faults), "fault") if ran.faults else "nothing wrong was found"
+        launched = f"{launches} launch{'' if launches == 1 else 'es'}"
+        print(f"{counted(len(kernels), 'kernel')}, {launched}: {verdict}.")
     return 1 if ran.faults else ran.status
 
 

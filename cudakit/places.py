@@ -262,7 +262,7 @@ def stream() -> Stream | EmulatedStream:
 def _say_emulated(arch: str) -> None:
     warnings.warn(
         f"there is no CUDA driver or no GPU here: kernels run on the emulator, as {arch}, on NumPy arrays "
-        "(ask for it with ck.emulator.stream() and nothing is said)",
+        "(ck.emulator.stream() asks for the emulator without this warning)",
         EmulatorWarning,
         stacklevel=3,
     )

@@ -79,11 +79,13 @@ def from_triton(compiled: Any) -> TritonKernel:
     """
     text = getattr(compiled, "asm", {}).get("ptx")
     if text is None:
-        raise ArgumentError(f"from_triton takes what triton.compile gives for CUDA, got {type(compiled).__name__}")
+        raise ArgumentError(
+            f"from_triton takes a kernel that triton.compile made for CUDA, got {type(compiled).__name__}"
+        )
     metadata = compiled.metadata
     kernel = Kernel.from_ptx(text, metadata.name)
     if getattr(metadata, "global_scratch_size", 0):
-        raise ArgumentError(f"{metadata.name} needs scratch memory of Triton's own, which only Triton gives it")
+        raise ArgumentError(f"{metadata.name} needs scratch memory that only Triton allocates: launch it with Triton")
     return TritonKernel(kernel, 32 * metadata.num_warps, metadata.shared)
 
 

@@ -28,7 +28,7 @@ def number_of(op: str, dtype: np.dtype) -> Any:
     if is_real(dtype) and dtype.itemsize <= 8:
         return dtype
     raise ArgumentError(
-        f"{op}: {dtype} is not a number that it takes: bool, integers, floating point up to 64 bits, complex"
+        f"{op}: {dtype} is not supported; expected bool, integers, floating point up to 64 bits or complex"
     )
 
 
@@ -63,7 +63,7 @@ def cpp(op: str, dtype: np.dtype, name: str = "x") -> str:
     """
     spelled = spelling(dtype) if dtype.kind == "c" or is_real(dtype) else None
     if spelled is None:
-        raise ArgumentError(f"{op}: {name} has dtype {dtype}; it takes bool, integers, floating point or complex")
+        raise ArgumentError(f"{op}: {name} has dtype {dtype}; expected bool, integers, floating point or complex")
     return spelled
 
 
@@ -165,7 +165,7 @@ def checked_output(
         aligned(op, "out", array)
     start, _ = _extent(array)
     if start == 0 and array.size and any(step == 0 < n - 1 for n, step in zip(array.shape, array.strides, strict=True)):
-        raise ArgumentError(f"{op}: out recorder elements (strides {array.strides}); give an array that does not")
+        raise ArgumentError(f"{op}: out repeats elements (strides {array.strides}); give an array that does not")
     if dtype is not None and array.dtype != dtype and not can_cast(dtype, array.dtype, casting):
         raise ArgumentError(
             f"{op}: out has dtype {array.dtype}, the result has {dtype}, which casting={shortened(casting)} does not "

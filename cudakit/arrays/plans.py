@@ -414,9 +414,7 @@ def plan_scan(op: str, task: ScanTask, shape: tuple[int, ...], axis: int) -> Lau
         For items that are too large, alone or for blocks of so many threads, and for blocks too small to share a line.
     """
     if task.item_bytes > _MOST_ITEM_BYTES:
-        raise ArgumentError(
-            f"{op}: what is combined has {task.item_bytes} bytes; a scan takes {_MOST_ITEM_BYTES} at most"
-        )
+        raise ArgumentError(f"{op}: an item of the scan has {task.item_bytes} bytes; the limit is {_MOST_ITEM_BYTES}")
     return _ScanPlan(op, task, shape, axis).launch()
 
 

@@ -125,7 +125,7 @@ def _sympy(op: str) -> Any:
 
 
 def _refusal(op: str, reason: str) -> TemplateError:
-    return TemplateError(f"{op}: no gradient is derived: {reason}; give backward=")
+    return TemplateError(f"{op}: the gradient cannot be derived: {reason}; give backward=")
 
 
 class _Reader:

@@ -566,7 +566,7 @@ class _Function:
             operands = dict(zip(names, self._operands(arrays, numbers), strict=True))
             real = tuple(name for name in work.inputs if jax.numpy.issubdtype(operands[name].dtype, np.inexact))
             if any(np.issubdtype(array.dtype, np.complexfloating) for array in arrays):
-                raise ArgumentError(f"{self._name}: no gradient is derived of complex numbers; give backward=")
+                raise ArgumentError(f"{self._name}: gradients of complex numbers are not derived; give backward=")
             uses, function = derived(real)
             gradients = result_gradients if isinstance(result_gradients, tuple | list) else (result_gradients,)
             outputs = function(*[operands[name] for name in uses], *gradients)

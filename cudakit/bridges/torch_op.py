@@ -187,7 +187,7 @@ def check_name(torch: Any, name: Any) -> None:
     if not (space.isidentifier() and own.isidentifier()):
         raise ArgumentError(f"an op of torch is called 'library::name', as in 'mylib::axpy'; got {shortened(name)}")
     if hasattr(getattr(torch.ops, space), own):
-        raise ArgumentError(f"{name}: torch has an op of that name already; give this one another, or keep that one")
+        raise ArgumentError(f"{name}: torch already has an op of this name; give another name, or use that op")
 
 
 def broadcast(torch: Any, name: str, function: Elementwise) -> Callable[..., Any]:
@@ -456,7 +456,7 @@ def derived_gradient(name: str, function: Elementwise, work: Work) -> Gradient:
     def make_outputs(*arguments: Any) -> Any:
         like_output, needed = arguments[first], arguments[-1]
         if like_output.dtype.is_complex:
-            raise ArgumentError(f"{name}: no gradient is derived of complex numbers; give backward=")
+            raise ArgumentError(f"{name}: gradients of complex numbers are not derived; give backward=")
         results = [like(like_output, shape=None if needed >> k & 1 else (0,)) for k in range(len(inputs))]
         return results[0] if len(results) == 1 else tuple(results)
 

@@ -116,7 +116,7 @@ def library(name: str, purpose: str, command: str) -> Any:
     except ImportError as error:
         if error.name != name.partition(".")[0]:
             raise
-        raise CudakitError(f"{purpose} needs {name}, which is not here: {command}") from error
+        raise CudakitError(f"{purpose} needs {name}, which is not installed: {command}") from error
 
 
 def names_of(op: str, role: str, function: Callable[..., Any]) -> tuple[str, ...]:

@@ -154,7 +154,9 @@ def check_name(op: str, name: str, reserved: tuple[str, ...] = GIVEN_NAMES) -> N
     TemplateError
     """
     if name in reserved:
-        raise TemplateError(f"{op}: an argument cannot be called {shortened(name)}, which the expression has already")
+        raise TemplateError(
+            f"{op}: an argument cannot be called {shortened(name)}, which the expression defines already; rename it"
+        )
     if name in CPP_WORDS or keyword.iskeyword(name):
         raise TemplateError(f"{op}: an argument cannot be called {shortened(name)}, a word of C++ or Python")
     if name.startswith("__") or name.endswith("_"):

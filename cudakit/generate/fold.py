@@ -445,8 +445,8 @@ def check_identity(name: str, reduce: str, identity: str | None) -> None:
     if len(wrong) == len(_SAMPLES):
         x, made_of = wrong[0]
         raise TemplateError(
-            f"{name}: {shortened(identity)} is no identity of {shortened(reduce)}: with it {x} becomes {made_of}; give "
-            "its identity, or none, and a value to begin with as initial= of the call"
+            f"{name}: {shortened(identity)} is not an identity of {shortened(reduce)}: with it {x} becomes {made_of}; "
+            "give its identity, or none, and a value to begin with as initial= of the call"
         )
 
 

@@ -611,7 +611,9 @@ class Ufunc(Elementwise):
     def _other(self, dtype: Any, casting: str) -> Ufunc:
         """Return this function with another dtype of results, or another casting rule."""
         if not is_one_of(casting, CASTINGS):
-            raise ArgumentError(f"{self.recipe.name}: casting is {shortened(casting)}; there are {', '.join(CASTINGS)}")
+            raise ArgumentError(
+                f"{self.recipe.name}: casting is {shortened(casting)}; expected one of {', '.join(CASTINGS)}"
+            )
         key = dtype_or_none(f"{self.recipe.name}: dtype", dtype), casting
         entry = self._others.get(key)
         if entry is None:

@@ -189,8 +189,8 @@ class NamedArguments:
         for (_, end, first), (start, _, second) in pairwise(ranges):
             if start < end:
                 raise ArgumentError(
-                    f"capture: {first} and {second} share memory, so that nobody could tell which of them a kernel "
-                    "was given; name the whole array once"
+                    f"capture: {first} and {second} share memory: an argument in it could be either one; "
+                    "name the whole array once"
                 )
 
     def holding(self, address: int) -> tuple[str, int] | None:

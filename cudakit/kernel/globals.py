@@ -150,7 +150,7 @@ class Globals(Mapping[str, np.ndarray]):
             value = np.frombuffer(struct_packer(dtype, where)(value), dtype)
         if not isinstance(value, np.ndarray | np.generic):
             raise ArgumentError(
-                f"{where} ({variable.cpp}) takes an array of its {variable.size} bytes, or of records of "
+                f"{where} ({variable.cpp}) takes an array of {variable.size} bytes, or of records of "
                 f"the same layout, got {type(value).__name__}; give numpy.array(…, dtype)"
             )
         passable(value.dtype, f"what is given for {where}")

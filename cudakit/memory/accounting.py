@@ -335,7 +335,7 @@ def out_of_device_memory(size: int, device_id: int) -> LaunchError:
     most = f", and ck.memory.limit allows {pool.get_limit():,}" if pool.get_limit() else ""
     return LaunchError(
         f"{size:,} bytes of device memory were asked for; device {device_id} has {free:,} of {total:,} free, and "
-        f"CuPy's pool holds {pool.used_bytes():,} in use and {pool.free_bytes():,} kept free{most}; let go of arrays, "
+        f"CuPy's pool holds {pool.used_bytes():,} in use and {pool.free_bytes():,} kept free{most}; free arrays, "
         "or work in chunks"
     )
 

@@ -352,7 +352,7 @@ def managed_array(size: int, shape: tuple[int, ...], dtype: np.dtype, target: De
         if size > free - size_before:
             raise LaunchError(
                 f"{size:,} bytes of managed memory were asked for; device {device_id} has {free:,} free, of which "
-                f"{size_before:,} are promised to managed arrays; let go of arrays, or work in chunks"
+                f"{size_before:,} are promised to managed arrays; free arrays, or work in chunks"
             )
         if most is not None and size_before + size > most:
             raise LaunchError(

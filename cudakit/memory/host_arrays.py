@@ -54,7 +54,7 @@ def host_array(name: str, parameter: str, value: Any) -> np.ndarray:
         result = as_numpy(value) if not hasattr(value, "__cuda_array_interface__") else None
     if result is None:
         hint = "; make one with numpy.asarray" if isinstance(value, list | tuple | int | float) else ""
-        raise ArgumentError(f"{name}: {parameter} is {type(value).__name__}, and a NumPy array is wanted{hint}")
+        raise ArgumentError(f"{name}: {parameter} must be a NumPy array, got {type(value).__name__}{hint}")
     if result.dtype.hasobject:
         raise ArgumentError(f"{name}: {parameter} has dtype {result.dtype}, which no device holds; convert it")
     return result
@@ -83,7 +83,7 @@ def check_host_output(name: str, out: Any, shape: tuple[int, ...], dtype: np.dty
         Where it is none, does not fit, or is read-only.
     """
     if not isinstance(out, np.ndarray):
-        raise ArgumentError(f"{name}: out is {type(out).__name__}, and a NumPy array is wanted")
+        raise ArgumentError(f"{name}: out must be a NumPy array, got {type(out).__name__}")
     refuse_masked(out)
     check_fits(name, out, shape, dtype)
     if not out.flags.writeable:

@@ -37,7 +37,7 @@ class OnEmulator:
             host_arrays.refuse_captured_copy("to_device", stream)
         copied = self.empty(host.shape, host.dtype, "device", stream) if out is None else as_numpy(out)
         if copied is None:
-            raise ArgumentError(f"to_device: out is {type(out).__name__}, and a NumPy array is wanted")
+            raise ArgumentError(f"to_device: out must be a NumPy array, got {type(out).__name__}")
         host_arrays.check_host_output("to_device", copied, host.shape, host.dtype)
         self._copy("to_device", host, copied, stream)
         return copied if out is None else out

@@ -178,7 +178,7 @@ class Pool:
         if self.limit is not None and self._total_bytes + size > self.limit:
             raise LaunchError(
                 f"{size:,} bytes of pinned memory were asked for and {self._total_bytes:,} are held: ck.memory.limit "
-                f"allows {self.limit:,}; raise it, or let go of arrays"
+                f"allows {self.limit:,}; raise it, or free arrays"
             )
         try:
             array = self._allocate(size)
@@ -191,7 +191,7 @@ class Pool:
             except Exception as error:
                 raise LaunchError(
                     f"the driver has no {size:,} bytes of pinned memory left ({error}); cudakit holds "
-                    f"{self._total_bytes:,}; let go of pinned arrays, or use smaller ones"
+                    f"{self._total_bytes:,}; free pinned arrays, or use smaller ones"
                 ) from error
         self._total_bytes += size
         self._peak = max(self._peak, self._total_bytes)

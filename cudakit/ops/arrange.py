@@ -207,7 +207,7 @@ def pad(
     Of mode median the library of the arrays sorts, CuPy or NumPy.
     """
     if text_of("pad: mode", mode) not in _MODES:
-        raise ArgumentError(f"pad: mode {shortened(mode)}; there are {', '.join(_MODES)}")
+        raise ArgumentError(f"pad: mode {shortened(mode)}; expected one of {', '.join(_MODES)}")
     place, (x,) = array_place("pad", stream, ("x", x))
     dtype, shape = x.dtype, x.shape
     widths = width if width.__class__ is int else _pairs(width)
@@ -443,7 +443,7 @@ def concatenate(
         raise ArgumentError("concatenate: dtype is out's; give one of the two")
     result_dtype = None if dtype is None else as_dtype("concatenate", dtype)
     if not is_one_of(casting, CASTINGS):
-        raise ArgumentError(f"concatenate: casting is {shortened(casting)}; there are {', '.join(CASTINGS)}")
+        raise ArgumentError(f"concatenate: casting is {shortened(casting)}; expected one of {', '.join(CASTINGS)}")
     layouts = tuple([(array.dtype, array.shape, array.strides) for array in operands])
     job = _job(layouts, one_axis("concatenate", axis), result_dtype, casting)
     to = target("concatenate", place, out, job.shape, job.dtype, *operands, casting=casting, contiguous=True)

@@ -230,13 +230,15 @@ def _sizes(arrays: list[Any], causal: bool) -> tuple[Sizes, int]:
     if prod(q.shape) and not prod(k.shape):
         raise ArgumentError(f"attention: k has shape {k.shape}; there is no key to see")
     if causal and queries > keys:
-        raise ArgumentError(f"attention: {queries} queries and {keys} keys; with causal=True there are no more queries")
+        raise ArgumentError(
+            f"attention: {queries} queries and {keys} keys; causal=True takes at least as many keys as queries"
+        )
     return (prod(q.shape[:-2]), heads // max(k.shape[-3], 1), queries, keys), d
 
 
 def _check_way(place: ArrayPlace, by: Way | None) -> None:
     if not is_one_of(by, (None, "tiles", "threads")):
-        raise ArgumentError(f"attention: by {shortened(by)}; there are 'tiles' and 'threads'")
+        raise ArgumentError(f"attention: by {shortened(by)}; expected 'tiles' or 'threads'")
     limits = device_limits(place.device)
     if limits.compute_capability < LEAST_CAPABILITY:
         raise ArgumentError(

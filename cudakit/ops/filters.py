@@ -133,7 +133,7 @@ def border_of(op: str, mode: Any, value: Any, dtype: np.dtype, valid: bool = Fal
     """
     modes = {**MODES, **VALID} if valid else MODES
     if text_of(f"{op}: mode", mode) not in modes:
-        raise ArgumentError(f"{op}: mode {shortened(mode)}; there are {', '.join(modes)}")
+        raise ArgumentError(f"{op}: mode {shortened(mode)}; expected one of {', '.join(modes)}")
     return modes[mode], float(as_number(op, "value", value, dtype))
 
 

@@ -147,7 +147,7 @@ def warp_affine(
 
 def _is_linear(op: str, method: Any) -> bool:
     if text_of(f"{op}: method", method) not in _METHODS:
-        raise ArgumentError(f"{op}: method {shortened(method)}; there are {', '.join(_METHODS)}")
+        raise ArgumentError(f"{op}: method {shortened(method)}; expected one of {', '.join(_METHODS)}")
     return _METHODS[method]
 
 

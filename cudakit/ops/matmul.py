@@ -409,7 +409,7 @@ class _Call(NamedTuple):
 def _call(a: Any, b: Any, activation: Any, scale: float, precision: str | None, dtype: Any, by: Way | None) -> _Call:
     """Check the arguments and return the call."""
     if not is_one_of(by, (None, "tiles", "threads")):
-        raise ArgumentError(f"matmul: by {shortened(by)}; there are 'tiles' and 'threads'")
+        raise ArgumentError(f"matmul: by {shortened(by)}; expected 'tiles' or 'threads'")
     result_dtype = _result_dtype(a.dtype, b.dtype, precision, dtype)
     # What follows a sum is computed in that.
     value = result_dtype if result_dtype.kind in "biuc" or result_dtype.itemsize == 8 else np.dtype(np.float32)
@@ -524,7 +524,7 @@ def _extra(name: str, place: ArrayPlace, x: Any, shape: Ints, dtype: np.dtype) -
 
 def _result_dtype(a: np.dtype, b: np.dtype, precision: str | None, dtype: Any) -> np.dtype:
     if not is_one_of(precision, (None, "tf32")):
-        raise ArgumentError(f"matmul: precision {shortened(precision)}; there is 'tf32', for float32")
+        raise ArgumentError(f"matmul: precision {shortened(precision)}; expected 'tf32', for float32")
     if a != b:
         raise ArgumentError(f"matmul: a is {a} and b is {b}; cast one of them (ck.ops.cast)")
     if a.name not in _DTYPES:

@@ -551,7 +551,7 @@ def _of_singular_values(place: ArrayPlace, x: Any, axes: tuple[int, int], order:
     """Return the greatest, the least or the sum of the singular values of x's matrices."""
     dtype, xp = x.dtype if x.dtype.kind in "fc" else _real("norm", x.dtype), place.xp
     if dtype.itemsize == 2:
-        raise ArgumentError(f"norm: x has dtype {dtype}, of which no library has singular values; give x.astype('f4')")
+        raise ArgumentError(f"norm: x has dtype {dtype}, which has no singular values; give x.astype('f4')")
     if order == -2 and 0 in (x.shape[axes[0]], x.shape[axes[1]]):
         raise ArgumentError(f"norm: x has shape {x.shape}: a matrix of no elements has no least singular value")
     to = target("norm", place, out, without(x.shape, axes, keepdims), _real("norm", dtype), x)

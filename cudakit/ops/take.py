@@ -118,7 +118,7 @@ def _job(
     """Return the job of a call for these alignments, and whether x is copied first."""
     word = word_of("take", dtype)
     if mode not in _MODES:
-        raise ArgumentError(f"take: mode {shortened(mode)}; there are {', '.join(_MODES)}")
+        raise ArgumentError(f"take: mode {shortened(mode)}; expected one of {', '.join(_MODES)}")
     if index_dtype.kind not in "iu":
         raise ArgumentError(f"take: indices are of {index_dtype}; give integers")
     steps = steps_of("take", dtype, strides)

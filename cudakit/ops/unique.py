@@ -248,7 +248,7 @@ def searchsorted(
     op = "searchsorted"
     side = text_of(f"{op}: side", side)  # type: ignore[assignment]
     if not is_one_of(side, _SIDES):
-        raise ArgumentError(f"{op}: side {shortened(side)}; there are left, right")
+        raise ArgumentError(f"{op}: side {shortened(side)}; expected left or right")
     if isinstance(v, int | float | np.number):
         v = array_place(op, stream, ("a", a))[0].upload(np.asarray(v))
     named_arrays = [("a", a), ("v", v), *([] if sorter is None else [("sorter", sorter)])]

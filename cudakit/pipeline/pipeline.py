@@ -396,5 +396,5 @@ def _checked_devices(devices: Any, stream: Any, graph: bool) -> tuple[int, ...]:
         raise ArgumentError("Pipeline: graph=True is for one device: a capture is of one thread at a time")
     count = device_count()
     if count and max(result) >= count:
-        raise ArgumentError(f"Pipeline: device {max(result)} is not here; there are {count}, from 0")
+        raise ArgumentError(f"Pipeline: there is no device {max(result)}; the devices are 0 to {count - 1}")
     return result

@@ -87,7 +87,7 @@ class _Sink(contextlib.AbstractContextManager[Any]):
         if self._is_open or self._path is None:
             reason = "one that is open" if self._is_open else "memory or a connection of a process"
             raise ArgumentError(
-                f"a sink cannot be pickled that is {reason} ({type(self).__name__}). Workers return results, and one "
+                f"this sink ({type(self).__name__}) cannot be pickled: it is {reason}. Workers return results, and one "
                 "process writes them; to_zarr(path, like=chunks) is written to by all"
             )
         return {**self.__dict__, "_path": self._path.absolute()}

@@ -41,7 +41,7 @@ def pillow(caller: str) -> Any:
     try:
         from PIL import Image
     except ImportError as error:
-        raise CudakitError(f"{caller} needs Pillow, which is not here: pip install pillow") from error
+        raise CudakitError(f"{caller} needs Pillow, which is not installed: pip install pillow") from error
     return Image
 
 
@@ -62,7 +62,7 @@ def zarr_for(caller: str) -> Any:
     try:
         import zarr
     except ImportError as error:
-        raise CudakitError(f"{caller} with zarr, which is not here: pip install zarr") from error
+        raise CudakitError(f"{caller} with zarr, which is not installed: pip install zarr") from error
     return zarr
 
 

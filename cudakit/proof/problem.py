@@ -92,7 +92,7 @@ class Statements:
         try:
             return ast.parse(given, mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            raise self._error(text, "it is no expression") from None
+            raise self._error(text, "it is not an expression") from None
 
     def _error(self, text: str, what: str) -> ArgumentError:
         names = ", ".join(self.names)
@@ -109,7 +109,7 @@ class Statements:
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             return negation(self._truth(node.operand, text))
         if not isinstance(node, ast.Compare):
-            raise self._error(text, "it is no comparison")
+            raise self._error(text, "it is not a comparison")
         found = []
         values = [self._number(each, text) for each in (node.left, *node.comparators)]
         for left, operator, right in zip(values, node.ops, values[1:], strict=False):
@@ -131,7 +131,7 @@ class Statements:
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             return -self._number(node.operand, text)
         if not isinstance(node, ast.BinOp):
-            raise self._error(text, f"{ast.unparse(node)} is no number")
+            raise self._error(text, f"{ast.unparse(node)} is not a number")
         left, right = self._number(node.left, text), self._number(node.right, text)
         if isinstance(node.op, ast.Add):
             return left + right
@@ -370,7 +370,7 @@ class Problem:
             known = {first, second} <= set(self.lengths) and first != second
             if not known or len(types) != 1 or self.same.keys() & {first, second}:
                 raise ArgumentError(
-                    f"{self.name}: {shortened(each.strip())} is stated of what are not two arrays of one type"
+                    f"{self.name}: {shortened(each.strip())} names two things that are not arrays of one type"
                 )
             (base,) = self._bases[second].symbols
             del self.arrays[base], self.lengths[second], self.pointers[second]

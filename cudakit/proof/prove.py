@@ -379,7 +379,7 @@ def stated(text: str) -> dict[str, Stated]:
         match = _STATED.fullmatch(line)
         if match is not None:
             if rest:
-                raise CudakitError(f"what is stated by // prove:{lines[-1]} stands above no kernel")
+                raise CudakitError(f"the comment // prove:{lines[-1]} is not above a kernel")
             lines.append(match[1].strip())
         elif lines:
             # The kernel's head follows, perhaps on several lines.
@@ -389,7 +389,7 @@ def stated(text: str) -> dict[str, Stated]:
                 found[head[1]] = _read(lines)
                 lines, rest = [], []
             elif "{" in line or ";" in line or line == "prove-end":
-                raise CudakitError(f"what is stated by // prove: {lines[-1]} stands above no kernel")
+                raise CudakitError(f"the comment // prove: {lines[-1]} is not above a kernel")
     return found
 
 

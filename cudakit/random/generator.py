@@ -197,7 +197,7 @@ def bernoulli(op: str, dtype: np.dtype, p: float) -> Fill:
     if not (dtype.kind in "biu" and dtype.isnative) and not _is_floating(dtype):
         raise ArgumentError(f"{op}: dtype {dtype} is not one of bool, the integers and floating point")
     if not 0 <= p <= 1:
-        raise ArgumentError(f"{op}: p={p} is no probability; it goes from 0 to 1")
+        raise ArgumentError(f"{op}: p={p} is not a probability; expected 0 to 1")
     threshold = round(Fraction(p) * 2**64)
     kernel = Kernel.from_template("random/bernoulli")[dtype]
     return Fill(kernel, 8, (threshold >> 49, (threshold << 15) % 2**64))
@@ -535,7 +535,7 @@ class Generator:
         shape = _shape(op, size)
         number = prod(shape)
         if count == 0 and number:
-            raise ArgumentError(f"{op}: a is empty, and {number} are to be drawn of it")
+            raise ArgumentError(f"{op}: a is empty, and {number} cannot be drawn of it")
         weights = None if p is None else _weights(op, place, p, count)
         if array is None:
             _check_out(op, place, out, shape, _INT64, "no")
@@ -546,7 +546,7 @@ class Generator:
         else:
             most = count if weights is None else int(np.count_nonzero(weights))
             if number > most:
-                raise ArgumentError(f"{op}: {number} are to be drawn of {most} without replace")
+                raise ArgumentError(f"{op}: {number} cannot be drawn of {most} without replacement")
             indices = self._order(op, place, count, weights)[:number].reshape(shape)
         if array is not None:
             return take(array, indices, axis, out=out, stream=place.stream)
@@ -639,7 +639,7 @@ def _shape(op: str, size: Any) -> tuple[int, ...]:
     sizes: Sequence[Any] = size if isinstance(size, tuple | list) else (size,)
     shape = tuple(whole(f"{op}: size", extent) for extent in sizes)
     if prod(shape) >= 2**62 or len(shape) > _MOST_DIMENSIONS:
-        raise ArgumentError(f"{op}: size {shortened(size)} is that of no array")
+        raise ArgumentError(f"{op}: size {shortened(size)} is not the shape of an array")
     return shape
 
 

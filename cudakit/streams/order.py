@@ -182,7 +182,7 @@ class Tracks:
             if use.event is DUE:
                 raise LaunchError(
                     "this stream must come after one that others capture, by cuda.core or CuPy; an event of that one "
-                    "would draw this one into their graph. End the capture first, or capture by ck.graph"
+                    "would draw this one into their graph. End the capture first, or capture with ck.capture"
                 )
         if use.event is not None:
             track.core.wait(use.event)

@@ -107,6 +107,11 @@ def words(value: object) -> str:
     return repr(value) if dtype is not None or isinstance(value, int | float | complex) else type(value).__name__
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, such as ``1 kernel`` and ``2 kernels``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def byte_size(size_bytes: int) -> str:
     """Return a number of bytes with a unit, such as ``1.5 MiB``."""
     size = float(size_bytes)

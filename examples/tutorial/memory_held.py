@@ -10,7 +10,7 @@ Prints::
     one name is left:        1 MiB
     no name is left:         0 MiB
     over the limit of 4 MiB: 1,073,741,824 bytes of device memory were asked for; the emulator holds 0 in use, and
-        ↳ ck.memory.limit allows 4,194,304; let go of arrays, or work in chunks
+        ↳ ck.memory.limit allows 4,194,304; free arrays, or work in chunks
     at the end:              0 bytes in use, at most 67,108,864 so far
 """
 

@@ -7,7 +7,7 @@ Prints::
 
     too few threads:  768 of 1000 elements written
     too many threads: fill: st.global.u32 (PTX line 34, wrong_dimensions.py:19): 4 bytes at 0x55e3f5e52830 are outside
-        ↳ every array; the nearest is x, of which this would be element 1000 of 1000
+        ↳ every array; the nearest is x with 1000 elements: element 1000 is past the end (valid: 0 to 999)
     ck.cover and a bounds check: 1000 of 1000 elements written
 """
 

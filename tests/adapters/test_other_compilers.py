@@ -69,7 +69,9 @@ def test_kernels_of_triton(stream: Any) -> None:
 def test_what_is_taken() -> None:
     with pytest.raises(ck.ArgumentError, match=r"from_numba takes a function, .*, got 3"):
         ck.adapters.from_numba(3)
-    with pytest.raises(ck.ArgumentError, match=r"from_triton takes what triton.compile gives for CUDA, got int"):
+    with pytest.raises(
+        ck.ArgumentError, match=r"from_triton takes a kernel that triton.compile made for CUDA, got int"
+    ):
         ck.adapters.from_triton(3)
 
 

@@ -68,14 +68,14 @@ def command(folder: Path, program: str, *words: str, typed: str = "") -> subproc
 def test_a_program_that_is_right(tmp_path: Path) -> None:
     done = command(tmp_path, PROGRAM, "check", "app.py", "--", "100")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "sum 200.0\n1 kernels, 1 launches: nothing wrong was found.\n"
+    assert done.stdout == "sum 200.0\n1 kernel, 1 launch: nothing wrong was found.\n"
 
 
 def test_a_program_that_is_wrong(tmp_path: Path) -> None:
     done = command(tmp_path, PROGRAM, "check", "app.py", "--", "101")
     assert done.returncode == 1
     assert "app.py:9" in done.stdout
-    assert "of which this would be element 100 of 100" in done.stdout
+    assert "element 100 is past the end" in done.stdout
     done = command(tmp_path, PROGRAM, "check", "--json", "app.py", "--", "101")
     found = json.loads(done.stdout)
     (fault,) = found["faults"]
@@ -97,7 +97,7 @@ def test_a_program_whose_threads_race(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "race" in done.stdout
     assert "app.py:11: " in done.stdout
-    assert "1 kernels, 1 launches: 1 faults." in done.stdout
+    assert "1 kernel, 1 launch: 1 fault." in done.stdout
     done = command(tmp_path, RACY.replace("ones(100", "ones(128"), "check", "--json", "app.py", "--", "128")
     (fault,) = json.loads(done.stdout)["faults"]
     assert (fault["kind"], fault["line"], Path(fault["file"]).name) == ("race", 11, "app.py")
@@ -326,7 +326,7 @@ def test_programs_of_triton(tmp_path: Path) -> None:
     done = command(tmp_path, OF_TRITON.replace("i < n", "i < n + 24"), "check", "app.py")
     assert done.returncode == 1
     assert "app.py:17" in done.stdout
-    assert "of which this would be element 1000 of 1000" in done.stdout
+    assert "element 1000 is past the end" in done.stdout
 
 
 @pytest.mark.parametrize("status", [0, 3])

@@ -350,7 +350,7 @@ def test_outputs_of_a_gpu(gpu: Gpu) -> None:
         checked_output("op", ArrayPlace(np, None, True, "sm_90"), fits, (4, 6), f4)
     repeated = Array((4, 6), "f4", fits.data, (0, 4))
     with pytest.raises(
-        ck.ArgumentError, match=r"op: out recorder elements \(strides \(0, 4\)\); give an array that doe"
+        ck.ArgumentError, match=r"op: out repeats elements \(strides \(0, 4\)\); give an array that doe"
     ):
         checked_output("op", place, repeated, (4, 6), f4)
     one_row = Array((1, 6), "f4", fits.data, (0, 8))

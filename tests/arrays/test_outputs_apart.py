@@ -51,7 +51,7 @@ def test_two_outputs_are_two_arrays(stream: Any, xp: Any, function: Any) -> None
 )
 def test_an_output_does_not_repeat_elements(stream: Any, xp: Any, call: Callable[[Any, Any], Any]) -> None:
     x = xp.ones(5, "f4")
-    with pytest.raises(ck.ArgumentError, match="out recorder elements"):
+    with pytest.raises(ck.ArgumentError, match="out repeats elements"):
         call(x, repeated(xp))
 
 

@@ -131,7 +131,7 @@ def test_statements(body: str) -> None:
     ],
 )
 def test_what_is_not_understood_is_refused(body: str, reason: str) -> None:
-    with pytest.raises(ck.TemplateError, match=f"^made: no gradient is derived: .*{reason}.*; give backward=$"):
+    with pytest.raises(ck.TemplateError, match=f"^made: the gradient cannot be derived: .*{reason}.*; give backward=$"):
         derived(body)
 
 

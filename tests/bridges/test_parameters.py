@@ -110,5 +110,5 @@ def test_a_function_is_given_what_has_no_default() -> None:
 
 
 def test_a_library_that_is_missing_is_named_with_its_command() -> None:
-    with pytest.raises(ck.CudakitError, match="it needs no_such_library, which is not here: pip install it"):
+    with pytest.raises(ck.CudakitError, match="it needs no_such_library, which is not installed: pip install it"):
         work.library("no_such_library", "it", "pip install it")

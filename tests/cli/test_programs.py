@@ -71,7 +71,7 @@ def test_check(app: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     calls = given(monkeypatch, Ran(RACE))
     assert cli.main(["check", app]) == 1
     assert calls == [(Path(app), [], True, 0)]
-    assert capsys.readouterr().out.endswith("\nf: a.cu:3: two write\n2 kernels, 5 launches: 1 faults.\n")
+    assert capsys.readouterr().out.endswith("\nf: a.cu:3: two write\n2 kernels, 5 launches: 1 fault.\n")
     given(monkeypatch, Ran(status=7))
     assert cli.main(["check", app]) == 7
     capsys.readouterr()

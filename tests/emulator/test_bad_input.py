@@ -288,7 +288,9 @@ def test_errors_of_the_compiler_and_of_the_emulator_name_lines_of_the_python_fil
     }""")
     x = np.zeros(4, "i4")
     inner, outer = (f"{re.escape(__file__)}:{line_of(words)}" for words in ("x[i] = 200;", "put(x, n);"))
-    with pytest.raises(ck.EmulationError, match=rf"\(PTX line \d+, {inner}, inlined at {outer}\): .*element 5 of 4"):
+    with pytest.raises(
+        ck.EmulationError, match=rf"\(PTX line \d+, {inner}, inlined at {outer}\): .*element 5 is past the end"
+    ):
         kernel(emulator.stream(), ck.config(1, 1), x, 5)
     asserted = f"{re.escape(__file__)}:{line_of('assert(n < 7);')}"
     with pytest.raises(ck.EmulationError, match=rf"{asserted}\): {asserted}: .*assertion `n < 7` failed"):
@@ -326,9 +328,9 @@ def _raises(text: str, *arrays: np.ndarray, block: int = 1, match: str) -> None:
 @pytest.mark.parametrize(
     ("statement", "match"),
     [
-        ("x[64] = 1", "outside every array; the nearest is x, of which this would be element 64 of 64"),
-        ("x[-1] = 1", "would be element -1 of 64"),
-        ("y[0] = x[100]", "the nearest is x, of which this would be element 100 of 64"),
+        ("x[64] = 1", "outside every array; the nearest is x with 64 elements: element 64 is past the end"),
+        ("x[-1] = 1", "element -1 is before the beginning"),
+        ("y[0] = x[100]", "the nearest is x with 64 elements: element 100 is past the end"),
         ("y[0] = *(const int*)((const char*)x + 2)", "not aligned to 4 bytes"),
         ("y[0] = *(volatile int*)(y[1] + 0ll)", "null pointer"),
         ("((int*)(x[0] + (long long)table))[1] = 5", "variable table is read-only"),
@@ -353,7 +355,7 @@ def test_a_freed_array_is_named() -> None:
     stream, x, y = emulator.stream(), np.zeros(100_000, "i4"), np.zeros(4, "i4")
     keep(stream, ck.config(1, 1), x, 1)
     with pytest.raises(
-        ck.EmulationError, match=rf"py:{line_of('else *kept')}\).* was in x of an earlier launch, and is no more"
+        ck.EmulationError, match=rf"py:{line_of('else *kept')}\).* is in x of an earlier launch, which no longer exists"
     ):
         keep(stream, ck.config(1, 1), y, 0)
 

@@ -145,25 +145,55 @@ def test_out_of_bounds_names_array_and_element(add: ck.Kernel) -> None:
     x, y = np.arange(100, dtype="i4"), np.zeros(100, "i4")
     with pytest.raises(ck.EmulationError, match=r"ld.global.*PTX line \d+.*outside every array") as caught:
         add(emulator.stream(), ck.config(1, 1024), x, y, 1, 101)
-    assert "x, of which this would be element 100 of 100" in str(caught.value)
+    assert "x with 100 elements: element 100 is past the end (valid: 0 to 99)" in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("declared", "dynamic", "first", "message"),
     [
-        ("__shared__ int s[4]", 0, 1, "byte 16 … 19 is outside its 16 bytes; the nearest is s, .* element 4 of 4"),
-        ("__shared__ int s[4]", 0, -1, "byte -4 … -1 is outside its 16 bytes; the nearest is s, .* element -1 of 4"),
-        ("__shared__ int s[5]", 0, 2, "byte 20 … 23 is outside its 20 bytes; the nearest is s, .* element 5 of 5"),
-        ("__shared__ signed char s[3]", 0, 0, "byte 3 … 3 is outside its 3 bytes; the nearest is s, .* element 3 of 3"),
-        ("extern __shared__ int s[]", 16, 1, "byte 16 … 19 is outside its 16 bytes; the nearest is s, .* element 4 of"),
+        (
+            "__shared__ int s[4]",
+            0,
+            1,
+            "byte 16 … 19 is outside its 16 bytes; the nearest is s with 4 .* element 4 is past",
+        ),
+        (
+            "__shared__ int s[4]",
+            0,
+            -1,
+            "byte -4 … -1 is outside its 16 bytes; the nearest is s with 4 .* element -1 is before",
+        ),
+        (
+            "__shared__ int s[5]",
+            0,
+            2,
+            "byte 20 … 23 is outside its 20 bytes; the nearest is s with 5 .* element 5 is past",
+        ),
+        (
+            "__shared__ signed char s[3]",
+            0,
+            0,
+            "byte 3 … 3 is outside its 3 bytes; the nearest is s with 3 .* element 3 is past",
+        ),
+        (
+            "extern __shared__ int s[]",
+            16,
+            1,
+            "byte 16 … 19 is outside its 16 bytes; the nearest is s with 4 .* element 4 is past",
+        ),
         # Of several lanes NumPy's machine names the farthest, machine code the first.
         (
             "extern __shared__ int s[]",
             0,
             0,
-            r"byte \d+ … \d+ is outside its 0 bytes; the nearest is s, .* element \d of 0",
+            r"byte \d+ … \d+ is outside its 0 bytes; the nearest is s with .* element \d is past the end \(valid: none",
         ),
-        ("__shared__ int a[2]; if (!y) a[x[0]] = 1; extern __shared__ short s[]", 8, 1, "the nearest is s, .* 4 of 4"),
+        (
+            "__shared__ int a[2]; if (!y) a[x[0]] = 1; extern __shared__ short s[]",
+            8,
+            1,
+            "nearest is s with 4 .* 4 is past",
+        ),
     ],
 )
 def test_one_past_shared_memory_names_variable_and_element(
@@ -372,7 +402,7 @@ def test_memory_forgets_a_reversed_array() -> None:
     assert memory.load("global", last, array.dtype, None).tolist() == [9]
     memory.remove(lowest)
     # What it is told depends on whether the device's heap, where another test has made one, lies near.
-    with pytest.raises(AccessError, match=r"in no allocation|is no more|outside every array"):
+    with pytest.raises(AccessError, match=r"in no allocation|no longer exists|outside every array"):
         memory.load("global", last, array.dtype, None)
 
 

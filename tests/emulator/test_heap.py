@@ -60,8 +60,8 @@ def test_a_block_outlives_its_launch() -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ("int* p = new int[3]; p[x[0] + 3] = 1;", "nearest is one of 12 bytes, of which this would be byte 12"),
-        ("char* p = new char[16]; p[x[0] + 16] = 1;", "nearest is one of 16 bytes, of which this would be byte 16"),
+        ("int* p = new int[3]; p[x[0] + 3] = 1;", "nearest is one of 12 bytes: byte 12 is past the end"),
+        ("char* p = new char[16]; p[x[0] + 16] = 1;", "nearest is one of 16 bytes: byte 16 is past the end"),
         ("int* p = new int[3]; delete[] p; x[1] = p[x[0]];", "it was freed"),
         ("int* p = new int[3]; free(p); free(p);", "block 0, thread 0: 0x[0-9a-f]+ was freed before"),
         ("free(x);", r"is no block that malloc or new gave, and cannot be freed"),

@@ -109,10 +109,10 @@ def test_the_nearest_array_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     base = memory.add(np.frombuffer(held, "u4", 16, skip), "low")  # no view of an array, which would be in reach
     memory.add(np.frombuffer(held, "u4", 16, skip + 2048), "high")
     for address, why in (
-        (base + 64, "nearest is low, of which this would be element 16 of 16"),
-        (base + 1000, "nearest is low, of which this would be element 250 of 16"),
-        (base + 2000, "nearest is high, of which this would be element -12 of 16"),
-        (base + 2112, "nearest is high, of which this would be element 16 of 16"),
+        (base + 64, "nearest is low with 16 elements: element 16 is past the end"),
+        (base + 1000, "nearest is low with 16 elements: element 250 is past the end"),
+        (base + 2000, "nearest is high with 16 elements: element -12 is before the beginning"),
+        (base + 2112, "nearest is high with 16 elements: element 16 is past the end"),
         (base + 2112 + far - 16, "nearest is high"),
         (base + 2112 + far, "is in no allocation"),
         (base - far, "nearest is low"),
@@ -167,9 +167,9 @@ def test_the_last_element_is_inside(memory: Memory, space: str, last: int) -> No
 
 def test_the_nearest_variable_of_shared_memory_is_named(memory: Memory) -> None:
     memory.shared_offsets = {"first": 0, "_ZZ1fvE1s": 16}
-    with pytest.raises(AccessError, match="nearest is s, of which this would be element 6 of 6"):
+    with pytest.raises(AccessError, match="nearest is s with 6 elements: element 6 is past the end"):
         memory.load("shared", at(40), U4, np.array([0]))
-    with pytest.raises(AccessError, match="nearest is first, of which this would be element -1 of 10"):
+    with pytest.raises(AccessError, match="nearest is first with 10 elements: element -1 is before the beginning"):
         memory.load("shared", at(2**32 - 4), U4, np.array([0]))
 
 
@@ -256,7 +256,7 @@ def test_an_allocation_is_known_until_it_is_removed() -> None:
     memory.remove(base)
     memory.remove(base)
     assert list(memory.table) == [second, second + 64, 1, 0]
-    with pytest.raises(AccessError, match=r"outside every array|was in x of an earlier launch"):
+    with pytest.raises(AccessError, match=r"outside every array|is in x of an earlier launch"):
         memory.load("global", at(base), U1, np.array([0]))
     with pytest.raises(AccessError, match="reversed is read-only"):
         memory.store("global", at(second), np.zeros(1, "u4"), np.array([0]))
@@ -329,8 +329,10 @@ def test_accesses_outside_of_blocks_are_told() -> None:
     assert heap.first_invalid(at(first, first + 6, second + 4), 4) is None
     assert heap.first_invalid(at(first, first + 7, second + 6), 4) == first + 7
     assert heap.first_invalid(at(first + 10), 1) == first + 10
-    assert heap.explain(first + 12, 4).endswith("the nearest is one of 10 bytes, of which this would be byte 12")
-    assert heap.explain(second, 4).endswith("the nearest is one of 8 bytes, of which this would be byte 0")
+    assert heap.explain(first + 12, 4).endswith(
+        "the nearest is one of 10 bytes: byte 12 is past the end (valid: 0 to 9)"
+    )
+    assert heap.explain(second, 4).endswith("the nearest is one of 8 bytes: byte 0 is past the end (valid: 0 to 7)")
     heap.free(second + heap.address)
     assert heap.explain(second + 4, 4).endswith(": it was freed")
 
@@ -338,7 +340,7 @@ def test_accesses_outside_of_blocks_are_told() -> None:
 @pytest.mark.parametrize(
     ("offset", "words"),
     [
-        (20, "the nearest is one of 16 bytes, of which this would be byte 20"),
+        (20, "the nearest is one of 16 bytes: byte 20 is past the end"),
         (1088, "the nearest is x"),
         (1020, "the nearest is x"),
     ],

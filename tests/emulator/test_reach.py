@@ -102,7 +102,9 @@ def test_a_view_is_left_for_its_base(stream: Any) -> None:
     x, y = np.arange(33, dtype="f4"), np.zeros(32, "f4")
     kernel("before")(stream, ck.config(1, 32), x[1:], y)
     np.testing.assert_array_equal(y, x[:32])
-    with pytest.raises(ck.EmulationError, match="the nearest is x, of which this would be element -1 of 33"):
+    with pytest.raises(
+        ck.EmulationError, match="the nearest is x with 33 elements: element -1 is before the beginning"
+    ):
         kernel("before")(stream, ck.config(1, 32), x, y)
 
 
@@ -118,7 +120,7 @@ def test_what_a_view_may_not_write_it_may_not_write_beside_itself(stream: Any) -
 def test_the_end_of_what_a_pointer_leads_to(stream: Any) -> None:
     x = ramp(stream)
     view = np.array([(address_of(x), 40)], VIEW)
-    message = r"the nearest is the float32 array of shape \(32,\) that a pointer leads to.* element 32 of 32"
+    message = r"the nearest is the float32 array of shape \(32,\) that a pointer leads to.* element 32 is past the end"
     with pytest.raises(ck.EmulationError, match=message):
         kernel("by_value")(stream, ck.config(1, 40), view[0])
 
@@ -129,7 +131,7 @@ def test_an_argument_s_neighbour_is_outside_of_it(stream: Any) -> None:
     steps = {(address_of(b) - address_of(a)) // 4: a for a, b in itertools.pairwise(arrays)}
     step, first = min(steps.items())[0], steps[min(steps)]
     far = ck.Kernel("__global__ void f(float* x, int i) { x[i] = 1; }")
-    with pytest.raises(ck.EmulationError, match=f"the nearest is x, of which this would be element {step} of 32"):
+    with pytest.raises(ck.EmulationError, match=f"the nearest is x with 32 elements: element {step} is past the end"):
         far(stream, ck.config(1, 1), first, int(step))
 
 
@@ -138,13 +140,13 @@ def test_an_array_that_is_gone_is_reached_no_more(stream: Any) -> None:
     view = np.array([(address_of(x), 32)], VIEW)
     kernel("by_value")(stream, ck.config(1, 32), view[0])
     del x
-    with pytest.raises(ck.EmulationError, match=r"is no more|in no allocation|outside"):
+    with pytest.raises(ck.EmulationError, match=r"no longer exists|in no allocation|outside"):
         kernel("by_value")(stream, ck.config(1, 32), view[0])
 
 
 def test_memory_that_is_reached_as_an_argument_only_is_named() -> None:
     view = np.array([(address_of(NO_ARGUMENT), 32)], VIEW)
-    with pytest.raises(ck.EmulationError, match=r"outside every array of the call; a pointer leads there.* ck\.empty"):
+    with pytest.raises(ck.EmulationError, match=r"outside every array of the call\. A pointer in memory .* ck\.empty"):
         kernel("by_value")(emulator.stream(), ck.config(1, 32), view[0])
 
 

@@ -49,11 +49,11 @@ WGMMA = "wgmma.mma_async.sync.aligned."
         ("mbarrier.arrive.shared.b64 %d1, [%r9];", 32, "that mbarrier.init has not made"),
         ("mov.u64 %d1, 0; mbarrier.test_wait.shared.b64 %p0, [%r9], %d1;", 32, "that mbarrier.init has not made"),
         ("bar.sync 16;", 32, "barrier 16 of 16"),
-        ("bar.sync 1, 33;", 32, "a barrier for 33 threads, which are no whole warps"),
+        ("bar.sync 1, 33;", 32, "a barrier for 33 threads: the number must be a multiple of 32"),
         ("barrier.cluster.wait;", 32, "waits at the cluster's barrier where it has not arrived"),
         ("setp.lt.u32 %p0, %r0, 16; @%p0 barrier.cluster.arrive; @%p0 barrier.cluster.arrive;", 32, "arrives twice"),
         ("getctarank.u64 %r1, %d0;", 32, "a generic address that is not in shared memory"),
-        ("mov.u32 %r1, 2; T: .branchtargets A, B; A: brx.idx %r1, T; B: ret;", 32, "branch 2 of a table of 2"),
+        ("mov.u32 %r1, 2; T: .branchtargets A, B; A: brx.idx %r1, T; B: ret;", 32, "branch 2 is outside the table"),
         ("mov.u64 %d1, fixed; st.const.u32 [%d1], %r0;", 32, "constant memory cannot be stored to"),
         ("ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%d0+8];", 32, "is not aligned to 16 bytes"),
         ("st.global.v2.u64 [%d0+8], {%d1, %d2};", 32, "is not aligned to 16 bytes"),
@@ -87,7 +87,7 @@ def test_what_cannot_be_is_named(body: str, block: int, why: str) -> None:
 def test_a_warp_that_comes_again_before_the_others_is_told() -> None:
     """By NumPy's machine, which a budget of steps asks for; machine code counts the warp twice."""
     text = PROGRAM.format(body="bar.arrive 1, 64; bar.arrive 1, 64;")
-    with pytest.raises(ck.EmulationError, match="comes to a barrier again before the others"):
+    with pytest.raises(ck.EmulationError, match="reaches a barrier a second time before the other"):
         run(text, np.zeros(64, "u4"), budget=1000)
 
 

@@ -151,8 +151,8 @@ def test_a_declaration(text: str, want: tuple[Any, ...]) -> None:
         ("ptr_s x", r"no type is called 'ptr_s'; did you mean ptr_t\? A type variable"),
         ("flota x", "no type is called 'flota'; did you mean float"),
         ("zzzz x", "no type is called 'zzzz'. A type variable has one letter"),
-        ("T i", "an argument cannot be called 'i', which the expression has already"),
-        ("T _ind", "an argument cannot be called '_ind', which the expression has already"),
+        ("T i", "an argument cannot be called 'i', which the expression defines already; rename it"),
+        ("T _ind", "an argument cannot be called '_ind', which the expression defines already; rename it"),
     ],
 )
 def test_a_wrong_declaration(text: Any, message: str) -> None:

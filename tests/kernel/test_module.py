@@ -557,7 +557,7 @@ def test_what_variables_take(stream: Any, xp: Any) -> None:
         ("four", [1, 2, 3], "four has shape"),
         ("p", P(2**31, 2.5, Inner([3, 4])), "p, field a,"),
         ("p", P(1, 2.5, Inner([3, 40_000])), "p, field inner.s"),
-        ("p", 3, r"p \(P\) takes an array of its 12 bytes"),
+        ("p", 3, r"p \(P\) takes an array of 12 bytes"),
         ("p", np.zeros(1, [("b", "f4"), ("a", "i4"), ("s", "i2", 2)]), "p .*layout"),
         ("p", np.zeros(13, "u1"), "p has 12 bytes, got 13"),
         ("reals", np.zeros(3, [("x", "f4")]), "reals .*takes float32"),

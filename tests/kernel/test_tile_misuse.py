@@ -224,7 +224,7 @@ TILEIRAS, NVVM, PTXAS = "bin/tileiras", "nvvm/lib64/libnvvm.so", "bin/ptxas"
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ((), r"tile assembler \(tileiras\) is not here: pip install 'cudakit\[cu13,tile\]'"),
+        ((), r"tile assembler \(tileiras\) is not installed: pip install 'cudakit\[cu13,tile\]'"),
         ((TILEIRAS, PTXAS), "needs libnvvm beside it: pip install"),
         ((TILEIRAS, NVVM), "needs ptxas beside it, or on the PATH: pip install"),
     ],
@@ -286,7 +286,7 @@ def test_without_an_assembler_the_emulator_runs_them(toolchain: Callable[..., No
     x = np.zeros(4, "f4")
     kernel("x[0] = n;")(ck.emulator.stream(), ck.config(1), x, 4)
     assert x[0] == 4
-    with pytest.raises(ck.CompileError, match=r"tileiras\) is not here"):
+    with pytest.raises(ck.CompileError, match=r"tileiras\) is not installed"):
         kernel("x[0] = n;").compile(arch="sm_90", target="cubin")
 
 
@@ -363,7 +363,7 @@ def test_a_driver_is_given_tile_ir_where_there_is_no_assembler(
     toolchain()
     wanted = kernel("x[0] = 1;").with_options(cache=tmp_path / "cache").specialization(arch="sm_90")
     card(13, 4)
-    with pytest.raises(ck.CompileError, match=r"tileiras\) is not here"):
+    with pytest.raises(ck.CompileError, match=r"tileiras\) is not installed"):
         DeviceImage().add(wanted)
     card(13, 5)
     code = DeviceImage().add(wanted)

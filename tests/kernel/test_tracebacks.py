@@ -158,3 +158,8 @@ def test_an_excerpt_begins_with_the_users_first_line() -> None:
     assert excerpt(2, -1) == ">     1 | two\n      2 | three"
     assert excerpt(3, 0) == "      2 | two\n>     3 | three"
     assert excerpt(9, 0) == ""
+
+
+def test_an_array_that_is_not_contiguous_is_copied_by_its_own_library(stream: Any, xp: Any, faulty: Any) -> None:
+    with pytest.raises(ck.ArgumentError, match=rf"copy it with {xp.__name__}\.ascontiguousarray\(x\)"):
+        faulty(stream, ck.config(1, 32), xp.ones(64, np.float32)[::2], 0)

@@ -361,7 +361,7 @@ def test_strided_bias_and_residual(stream: Any, xp: Any) -> None:
 @pytest.mark.parametrize(
     ("dtype", "named", "message"),
     [
-        ("f4", {"by": "warps"}, "there are 'tiles' and 'threads'"),
+        ("f4", {"by": "warps"}, "expected 'tiles' or 'threads'"),
         ("f4", {"by": "tiles"}, "precision='tf32'"),
         ("f8", {"by": "tiles"}, "is none of float16"),
         ("i4", {"scale": 0.5}, "scale 0.5 of int32"),

@@ -178,7 +178,7 @@ def test_wrong_devices(stream: Any) -> None:
 
 @pytest.mark.gpu
 def test_a_device_that_is_not_there() -> None:
-    with pytest.raises(ck.ArgumentError, match="device 99 is not here"):
+    with pytest.raises(ck.ArgumentError, match="there is no device 99"):
         ck.Pipeline([plus_one], devices=[0, 99])
 
 

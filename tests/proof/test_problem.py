@@ -82,14 +82,14 @@ def test_a_divisor_that_is_no_number_is_above_0() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("n +", "it is no expression"),
-        ("n + 1", "it is no comparison"),
+        ("n +", "it is not an expression"),
+        ("n + 1", "it is not a comparison"),
         ("n in m", "it has another comparison than"),
         ("q < 1", "q is not known"),
         ("len(y) < 1", r"len\(y\) is not known"),
-        ("n < 1.5", "1.5 is no number"),
-        ("n < True", "True is no number"),
-        ("+n < 1", r"\+n is no number"),
+        ("n < 1.5", "1.5 is not a number"),
+        ("n < True", "True is not a number"),
+        ("+n < 1", r"\+n is not a number"),
         ("n / 2 < 1", r"it has another operator than \+ - \* // %"),
         ("n // 0 < 1", "a divisor must be above 0"),
         ("n % (0 - 2) < 1", "a divisor must be above 0"),
@@ -314,7 +314,7 @@ def test_arguments_that_are_one_array() -> None:
     assert made.parameter("k_y", 0, "u64") == made.parameter("k_x", 0, "u64")
     assert not holds(made, {made.scalars["n"]: 5, made.lengths["x"]: 4})
     for statements in (("x is z",), ("x is n",), ("x is x",), ("x is y", "y is x"), ("x is nothing",)):
-        with pytest.raises(ArgumentError, match="is stated of what are not two arrays of one type"):
+        with pytest.raises(ArgumentError, match="names two things that are not arrays of one type"):
             problem(*statements)
 
 

@@ -465,7 +465,7 @@ def test_choice_without_replacement(stream: Any) -> None:
     generator = Generator(23)
     for _ in range(5):
         assert sorted(to_host(generator.choice(4, 3, replace=False, p=p, stream=stream)).tolist()) == [0, 1, 2]
-    with pytest.raises(ck.ArgumentError, match="4 are to be drawn of 3 without replace"):
+    with pytest.raises(ck.ArgumentError, match="4 cannot be drawn of 3 without replace"):
         Generator(1).choice(4, 4, replace=False, p=p, stream=stream)
 
 
@@ -504,14 +504,14 @@ def test_choice_without_replacement_follows_its_weights(stream: Any) -> None:
         (lambda g: g.integers(-1, 2, 3, "u1"), "low=-1 is out of bounds for uint8"),
         (lambda g: g.integers(0, 2, 3, "f4"), "integers: dtype float32 is not one of bool and the integers"),
         (lambda g: g.integers(0.5, 2, 3), "low is an int, got float"),
-        (lambda g: g.bernoulli(1.5, 3), "p=1.5 is no probability"),
-        (lambda g: g.bernoulli(np.nan, 3), "p=nan is no probability"),
+        (lambda g: g.bernoulli(1.5, 3), "p=1.5 is not a probability"),
+        (lambda g: g.bernoulli(np.nan, 3), "p=nan is not a probability"),
         (lambda g: g.permutation(-1), "permutation: x is a number from 0 up"),
         (lambda g: g.permutation("abc"), "permutation: x is str, not an array"),
         (lambda g: g.permutation(np.zeros((2, 3)), axis=2), "axis 2"),
         (lambda g: g.shuffle(np.zeros(())), "shuffle: x has no dimensions"),
         (lambda g: g.choice(0, 2), "choice: a is empty"),
-        (lambda g: g.choice(3, 4, replace=False), "4 are to be drawn of 3 without replace"),
+        (lambda g: g.choice(3, 4, replace=False), "4 cannot be drawn of 3 without replace"),
         (lambda g: g.choice(3, 4, p=[0.5, 0.5]), r"p has shape \(2,\), and a has 3"),
         (lambda g: g.choice(2, 4, p=[0.5, 0.6]), "p sums up to 1.1, not to 1"),
         (lambda g: g.choice(2, 4, p=[-0.5, 1.5]), "no probabilities"),

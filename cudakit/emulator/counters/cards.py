@@ -66,7 +66,7 @@ def card_of(name: str) -> Card:
     """
     match = next((card for card in CARDS.values() if card.name.lower() == str(name).lower()), None)
     if match is None:
-        raise ArgumentError(f"no figures of a card {shortened(name)}; there are those of {', '.join(CARDS)}")
+        raise ArgumentError(f"unknown card {shortened(name)}; expected one of {', '.join(CARDS)}")
     return match
 
 

@@ -217,10 +217,10 @@ class _LaunchRecorder:
         self.launches.append((shape.emulated, config, tuple(values)))
 
     def record(self) -> Point:
-        raise ArgumentError("emulator.debug: no event can be recorded by what is debugged")
+        raise ArgumentError("emulator.debug: a call that is debugged cannot record an event")
 
     def wait(self, event: EmulatedEvent) -> None:
-        raise ArgumentError("emulator.debug: what is debugged can wait for no event")
+        raise ArgumentError("emulator.debug: a call that is debugged cannot wait for an event")
 
 
 def debug(
@@ -269,7 +269,7 @@ def debug(
     if not isinstance(stream, EmulatedStream):
         raise ArgumentError(f"emulator.debug: stream is the emulator's, got {type(stream).__name__}")
     if stream.recorder is not None:
-        raise ArgumentError("emulator.debug: the stream is captured now")
+        raise ArgumentError("emulator.debug: the stream is being captured; debug outside of the capture")
     recorder = stream.recorder = _LaunchRecorder()
     try:
         kernel(stream, config, *arguments)

@@ -395,7 +395,9 @@ def evaluate(text: str, scope: Scope) -> Value:
     try:
         tree = ast.parse(spelled, mode="eval").body
     except (SyntaxError, ValueError):
-        raise ArgumentError(f"{shortened(text)} is no expression of variables, numbers, [ ], . and operators") from None
+        raise ArgumentError(
+            f"{shortened(text)} is not an expression of variables, numbers, [ ], . and operators"
+        ) from None
     with np.errstate(all="ignore"):
         return _Evaluation(text, scope).of(tree)
 
@@ -471,7 +473,7 @@ class _Evaluation:
         if value.target is not None and value.data.ndim == 1:
             return self.scope.pointed(value, at)
         if value.data.ndim < 2:
-            raise ArgumentError(f"{shortened(self.text)}: what stands before [ ] is no array")
+            raise ArgumentError(f"{shortened(self.text)}: [ ] follows a value that is not an array")
         lanes = max(value.data.shape[0], at.shape[0])
         at = np.broadcast_to(at, lanes)
         inside = (at >= 0) & (at < value.data.shape[1])

@@ -137,7 +137,7 @@ def bar(instr: Instruction, context: Context) -> Control:
         lanes = np.arange(machine.lanes) if active is None else active
         expected = np.asarray(count(frame, active, machine) if count else 0).astype(np.int64)
         if (expected % 32).any():
-            raise EmulationError(f"a barrier for {int(expected.max())} threads, which are no whole warps")
+            raise EmulationError(f"a barrier for {int(expected.max())} threads: the number must be a multiple of 32")
         if not arrives:
             machine.status[lanes] = AT_BARRIER
         numbers, expected, predicates = (
@@ -147,7 +147,7 @@ def bar(instr: Instruction, context: Context) -> Control:
             position = numbers == number_here
             own, barrier = lanes[position], _barrier(machine, int(number_here))
             if barrier.arrived[own].any():
-                raise EmulationError("a thread comes to a barrier again before the others have come to it once")
+                raise EmulationError("a thread reaches a barrier a second time before the other threads reach it once")
             barrier.arrived[own], barrier.waits[own] = True, not arrives
             barrier.expected[own], barrier.predicates[own] = expected[position], predicates[position]
             if write is not None:

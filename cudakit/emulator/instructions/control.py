@@ -256,7 +256,7 @@ def brx(instr: Instruction, context: Context) -> Control:
     def branch(machine: Machine, frame: Frame, index: Index, active: Index, position: tuple[int, int, int]) -> None:
         chosen = np.broadcast_to(read(frame, active, machine), (machine.lanes if active is None else active.size,))
         if (chosen >= targets.size).any():
-            raise EmulationError(f"branch {int(chosen.max())} of a table of {targets.size}")
+            raise EmulationError(f"branch {int(chosen.max())} is outside the table of {targets.size}")
         machine.set_place(active, machine.location(position[0], position[1], 0) + targets[chosen.astype(np.int64)])
 
     return branch

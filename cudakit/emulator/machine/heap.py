@@ -18,6 +18,12 @@ _UNIT = 16
 _NEVER, _LIVE, _FREED = 0, 1, 2
 
 
+def outside(noun: str, index: int, count: int) -> str:
+    """Return the words for an index that is outside of `count` things."""
+    side = "before the beginning" if index < 0 else "past the end"
+    return f"{noun} {index} is {side} (valid: {f'0 to {count - 1}' if count else 'none'})"
+
+
 class Heap:
     """Memory for ``malloc`` and ``new`` in kernels, in blocks. It outlives the launch, as on a GPU.
 
@@ -131,10 +137,8 @@ class Heap:
         before = max((start for start in self._blocks if start <= offset), default=None)
         if before is None:
             return problem
-        return (
-            f"{problem}; the nearest is one of {self._blocks[before]} bytes, of which this would be byte "
-            f"{offset - before}"
-        )
+        size = self._blocks[before]
+        return f"{problem}; the nearest is one of {size} bytes: {outside('byte', offset - before, size)}"
 
     def first_invalid(self, offsets: np.ndarray, size: int) -> int | None:
         """Return the first offset whose `size` bytes are not all in a block, or None."""

@@ -21,7 +21,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from cudakit.emulator.machine.heap import Heap, device_limits
+from cudakit.emulator.machine.heap import Heap, device_limits, outside
 from cudakit.errors import TemplateError
 from cudakit.jit.compile.elf import demangle
 from cudakit.types.arguments import pointer_of
@@ -532,9 +532,8 @@ class Memory:
             pick = min if offset < 0 else max
             name, start = pick(self.shared_offsets.items(), key=lambda item: item[1])
             count = (self.shared_bytes - start) // size
-            where = (
-                f"; the nearest is {plain(name)}, of which this would be element {(offset - start) // size} of {count}"
-            )
+            index = outside("element", (offset - start) // size, count)
+            where = f"; the nearest is {plain(name)} with {count} elements: {index}"
         return AccessError(
             f"shared memory: byte {offset} … {offset + size - 1} is outside its {self.shared_bytes} bytes{where}"
         )
@@ -601,19 +600,21 @@ class Memory:
         if not nearest.address - _CLOSE <= address < nearest.end + _CLOSE:
             for start, (end, name) in self._freed.items():
                 if start <= address < end:
-                    return AccessError(f"address {address:#x} was in {name} of an earlier launch, and is no more")
+                    return AccessError(
+                        f"address {address:#x} is in {name} of an earlier launch, which no longer exists"
+                    )
             if points_near(address, _CLOSE, self._readable()):
                 return AccessError(
-                    f"{size} bytes at {address:#x} are outside every array of the call; a pointer leads there, and by "
-                    "pointers the emulator reaches memory of ck.empty and ck.to_device only"
+                    f"{size} bytes at {address:#x} are outside every array of the call. A pointer in memory must point "
+                    "into an array of ck.empty or ck.to_device"
                 )
         if not nearest.address - _FAR <= address < nearest.end + _FAR:
             return AccessError(f"address {address:#x} is in no allocation")
         element = (address - nearest.address) // nearest.itemsize
         count = nearest.size // nearest.itemsize
         return AccessError(
-            f"{size} bytes at {address:#x} are outside every array; the nearest is {nearest.name}, of which this "
-            f"would be element {element} of {count}"
+            f"{size} bytes at {address:#x} are outside every array; the nearest is {nearest.name} with {count} "
+            f"elements: {outside('element', element, count)}"
         )
 
 

@@ -229,7 +229,7 @@ class Room:
         """Return the error for memory that cannot be allocated."""
         return LaunchError(
             f"{size:,} bytes of {memory_type} memory were asked for; the emulator holds "
-            f"{self.usage(memory_type).used:,} in use{why}; let go of arrays, or work in chunks"
+            f"{self.usage(memory_type).used:,} in use{why}; free arrays, or work in chunks"
         )
 
 

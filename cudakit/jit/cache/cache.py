@@ -358,12 +358,12 @@ class Cache:
             For a damaged file or another kind of file, and if there is no cache on disk.
         """
         if self._store is None:
-            raise ArgumentError("there is no cache on disk to take kernels into: CUDAKIT_CACHE_DIR is empty")
+            raise ArgumentError("kernels cannot be imported without a cache on disk: CUDAKIT_CACHE_DIR is empty")
         kernels = []
         for key, data in read_file(path):
             content = unpacked(data, f"{key}.{_IMPORTED}")
             if content is None:
-                raise ArgumentError(f"{path}: the kernel {key} is damaged; nothing was taken in")
+                raise ArgumentError(f"{path}: the kernel {key} is damaged; nothing was imported")
             kernels.append((key, content))
         for key, (header, code) in kernels:
             self._store.write(_IMPORTED, key, header, code)

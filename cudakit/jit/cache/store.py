@@ -421,9 +421,9 @@ def read_file(path: Path) -> Iterator[tuple[str, bytes]]:
             for entry in file.infolist():
                 key = entry.filename.removesuffix(_SUFFIX)
                 if key == entry.filename or len(key) != 64 or key.strip("0123456789abcdef"):
-                    raise ArgumentError(f"{path} holds {entry.filename!r}, which is no compiled kernel")
+                    raise ArgumentError(f"{path} holds {entry.filename!r}, which is not a compiled kernel")
                 if entry.file_size > _MOST_BYTES:
                     raise ArgumentError(f"{path}: {entry.filename} is {entry.file_size} bytes long")
                 yield key, file.read(entry)
     except (OSError, zipfile.BadZipFile) as error:
-        raise ArgumentError(f"{path} is no file of compiled kernels: {error}") from error
+        raise ArgumentError(f"{path} is not a file of compiled kernels: {error}") from error

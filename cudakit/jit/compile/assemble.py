@@ -296,7 +296,7 @@ def assembler() -> Assembler:
     """
     program = _program()
     if program is None:
-        raise CompileError(f"CUDA's tile assembler (tileiras) is not here: {_INSTALL}")
+        raise CompileError(f"CUDA's tile assembler (tileiras) is not installed: {_INSTALL}")
     folder = program.parent
     if not any((folder / name).is_file() for name in _NVVM):
         raise CompileError(f"the tile assembler {program} needs libnvvm beside it: {_INSTALL}")

@@ -114,7 +114,7 @@ def signature(origin: Source) -> Signature:
     (kernel,) = (match and parse(f"__global__ void kernel({match['types']}) {{}}").kernels) or (None,)
     if match is None or kernel is None or kernel.parameters is None:
         raise TemplateError(
-            f"signature {shortened(origin.head)} is no kernel's head, as in 'void scale(float* x, int n)'"
+            f"signature {shortened(origin.head)} is not the signature of a kernel, as in 'void scale(float* x, int n)'"
         )
     name = symbol = _plain(match["name"])
     if _is_readable(origin):

@@ -202,9 +202,9 @@ class Link:
         hints = []
         if any(name.startswith(DEVICE_RUNTIME_CALL) for name in undefined):
             hints.append(
-                "hint: a kernel that launches kernels needs CUDA's device runtime, libcudadevrt.a, which is not here: "
-                "it comes with the wheel nvidia-cuda-runtime: pip install 'cudakit[cu13]' (or [cu12]), or with a CUDA "
-                "toolkit (set CUDA_HOME)"
+                "hint: a kernel that launches kernels needs CUDA's device runtime, libcudadevrt.a, which is not "
+                "installed: it comes with the wheel nvidia-cuda-runtime: pip install 'cudakit[cu13]' (or [cu12]), "
+                "or with a CUDA toolkit (set CUDA_HOME)"
             )
         elif undefined:
             hints.append(

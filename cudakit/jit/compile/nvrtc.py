@@ -440,7 +440,7 @@ def library_path(name: str, shown: str) -> str:
         path: str = pathfinder.load_nvidia_dynamic_lib(name).abs_path
     except pathfinder.DynamicLibNotFoundError as error:
         raise CompileError(
-            f"{shown} is not here: pip install 'cudakit[cu13]' (or [cu12]), or install a CUDA toolkit"
+            f"{shown} is not installed: pip install 'cudakit[cu13]' (or [cu12]), or install a CUDA toolkit"
         ) from error
     return path
 

@@ -223,7 +223,7 @@ def read(code: bytes) -> tile_ir.TileModule:
         For other data, damaged bytecode, or an unknown version.
     """
     if code[:8] != _MAGIC or len(code) < 12:
-        raise CompileError("this is no Tile IR bytecode")
+        raise CompileError("this is not Tile IR bytecode")
     version = code[8], code[9]
     if not _FIRST <= version <= _LAST:
         raise CompileError(

@@ -69,7 +69,7 @@ class TensorBinding:
             if wrong:
                 group, axis = divmod(part - 1, len(shape))
                 part_name = f"{('extent', 'stride')[group]} along axis {axis}" if part else "address"
-                return f"its {part_name} is {number}: the kernel takes for granted that it is {wrong}"
+                return f"its {part_name} is {number}: the kernel assumes that it is {wrong}"
         return ""
 
     def _is_known(self, promise: PartPromise) -> bool:
@@ -291,9 +291,11 @@ def _pointer(parameter: BoundParameter, argument: Argument, callee: Callee, wher
         raise ArgumentError(f"{where} takes an array, {_shown(argument)}{hint}")
     check_memory(argument, parameter, callee, where)
     if not argument.contiguous:
+        copies = {"memory": "numpy.ascontiguousarray(x)", "torch": "x.contiguous()"}
         raise ArgumentError(
-            f"{where} takes contiguous (C-ordered) memory, {_shown(argument)} and strides {argument.strides}; "
-            "copy it with cupy.ascontiguousarray(x), or let the kernel take cudakit::strided<T, RANK>"
+            f"{where} takes contiguous (C-ordered) memory, {_shown(argument)} and strides {argument.strides}; copy it "
+            f"with {copies.get(argument.family, 'cupy.ascontiguousarray(x)')}, or let the kernel take "
+            "cudakit::strided<T, RANK>"
         )
     extra = ""
     is_record = argument.evidence.dtype is not None and argument.evidence.dtype.names is not None
@@ -474,9 +476,7 @@ def converter(parameter: BoundParameter, where: str) -> scalars.Converter:
         converted = convert(value)
         for guard, words in promises:
             if not eval(guard.format(a="a"), {"a": converted}):
-                raise ArgumentError(
-                    f"{where.removesuffix(',')} is {value}: the kernel takes for granted that it is {words}"
-                )
+                raise ArgumentError(f"{where.removesuffix(',')} is {value}: the kernel assumes that it is {words}")
         return converted
 
     return checked if promises else convert

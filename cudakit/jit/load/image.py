@@ -271,7 +271,7 @@ class DeviceImage(Image):
         if self._holders():
             gc.collect()
         if holders := self._holders():
-            raise LaunchError(f"a plan, a captured graph or a frozen call holds {', '.join(holders)} as it is")
+            raise LaunchError(f"a plan, a captured graph or a recorded call holds {', '.join(holders)} as it is")
         if streams.is_any_open():
             raise LaunchError("a graph is being captured, and moving waits for the device")
         any_member, lowered = former.members[0], former.compiled.lowered

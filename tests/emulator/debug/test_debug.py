@@ -223,7 +223,7 @@ def test_an_access_out_of_bounds_stops_before_it_happens() -> None:
     x = np.ones(100, "f4")
     session = ck.emulator.debug(SCALE, ck.config(2, 64), x, 2.0, 100)
     where = session.run().where
-    assert "would be element 100 of 100" in session.error
+    assert "element 100 is past the end" in session.error
     assert where.reason == "error of block 1, thread 36"
     assert (where.block, where.warp, where.text.strip()) == (1, 1, "x[i] = a * x[i];")
     assert session["i"][4] == 100

@@ -113,7 +113,7 @@ def test_pointers_keep_their_target_but_not_what_is_computed_of_them() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("i +", "'i \\+' is no expression of variables, numbers"),
+        ("i +", "'i \\+' is not an expression of variables, numbers"),
         ("nope", "no nope"),
         ("f(i)", r"'f\(i\)': 'f\(i\)' cannot be computed here"),
         ("0 < i < 3", "cannot be computed here"),
@@ -122,7 +122,7 @@ def test_pointers_keep_their_target_but_not_what_is_computed_of_them() -> None:
         ("part.z", "there is no member z"),
         ("i.z", "there is no member z"),
         ("rows[x]", "an index is a whole number"),
-        ("i[0]", r"what stands before \[ \] is no array"),
+        ("i[0]", r"\[ \] follows a value that is not an array"),
         ("rows[4]", "index 4 is outside the 4 elements"),
         ("rows[-1]", "index -1 is outside the 4 elements"),
         ("x & 1", "'x & 1' cannot be computed"),

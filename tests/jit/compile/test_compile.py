@@ -378,7 +378,7 @@ def test_without_nvrtc_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(compile.headers, "compiler_wheels", lambda: None)
     monkeypatch.setattr(pathfinder, "load_nvidia_dynamic_lib", absent)
-    with pytest.raises(ck.CompileError, match=r"NVRTC, .* is not here: pip install 'cudakit\[cu13\]'"):
+    with pytest.raises(ck.CompileError, match=r"NVRTC, .* is not installed: pip install 'cudakit\[cu13\]'"):
         compile.compiler_identity.__wrapped__()
 
 

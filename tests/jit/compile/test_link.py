@@ -240,7 +240,9 @@ def test_launches_that_no_device_takes(stream: Any, body: str, message: str) -> 
 def test_without_the_device_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(headers, "toolkit_folders", lambda: ())
     text = LAUNCHING + "// without the library"
-    with pytest.raises(ck.CompileError, match=r"hint: .* libcudadevrt.a, which is not here: .* nvidia-cuda-runtime"):
+    with pytest.raises(
+        ck.CompileError, match=r"hint: .* libcudadevrt.a, which is not installed: .* nvidia-cuda-runtime"
+    ):
         ck.Kernel(text, "parent").compile(arch=ARCH)
 
 

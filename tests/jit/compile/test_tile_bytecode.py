@@ -198,7 +198,7 @@ def test_places_are_read_from_their_section() -> None:
 
 def test_what_is_no_bytecode_is_refused() -> None:
     for wrong in (b"", CODE[:11], b"\x7fTileIS" + CODE[7:], CODE[1:]):
-        with pytest.raises(CompileError, match=r"^this is no Tile IR bytecode$"):
+        with pytest.raises(CompileError, match=r"^this is not Tile IR bytecode$"):
             read(wrong)
     for version in ((13, 0), (13, 6), (12, 5), (14, 1)):
         with pytest.raises(CompileError, match=rf"version {version[0]}\.{version[1]} is not known .*: use"):
