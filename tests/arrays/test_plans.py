@@ -179,7 +179,7 @@ REFUSED = [
         (1000,),
         132,
         {},
-        "what is combined has 132 bytes; a scan takes 128 at most",
+        "an item of the scan has 132 bytes; the limit is 128",
     ),
     (
         "a line",

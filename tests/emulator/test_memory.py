@@ -35,7 +35,7 @@ def held(kind: str) -> int:
 
 def refused(size: int, kind: str, limit: int) -> Any:
     """The error of `size` bytes over a limit, in the words that a GPU has."""
-    words = rf"{size:,} bytes of {kind} memory were asked for.* ck.memory.limit allows {limit:,}.* let go of arrays"
+    words = rf"{size:,} bytes of {kind} memory were asked for.* ck.memory.limit allows {limit:,}.* free arrays"
     return pytest.raises(ck.LaunchError, match=words)
 
 

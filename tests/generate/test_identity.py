@@ -56,7 +56,7 @@ def test_identities(reduce: str, identity: str | None) -> None:
 
 @pytest.mark.parametrize(("reduce", "identity"), WRONG)
 def test_what_is_no_identity(reduce: str, identity: str) -> None:
-    words = r"is no identity of .*: with it \d becomes .*; give its identity, or none, and .* initial="
+    words = r"is not an identity of .*: with it \d becomes .*; give its identity, or none, and .* initial="
     for make in (
         lambda: ck.reduction("T x", "T y", "x", reduce, identity),
         lambda: ck.scan("T x", "T y", "x", reduce, identity),

@@ -496,7 +496,7 @@ def test_a_state_that_is_too_large(xp: Any) -> None:
         "float x", "float y", "{x}", "{a.v[0] + b.v[0]}", "{0}", "y = item.v[0]", "large", acc="many",
         preamble="struct many { float v[40]; };",
     )  # fmt: skip
-    with pytest.raises(ck.ArgumentError, match="what is combined has 160 bytes; a scan takes 128 at most"):
+    with pytest.raises(ck.ArgumentError, match="an item of the scan has 160 bytes; the limit is 128"):
         large(xp.zeros(5, "f4"))
 
 

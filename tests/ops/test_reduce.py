@@ -589,7 +589,7 @@ BAD: dict[str, tuple[Callable[[Any], Any], str]] = {
     "out dtype": (lambda x: argmin(x, 0, out=x[0] > 0), "argmin: out has dtype bool, the result has int64"),
     "ord": (
         lambda x: norm(x.astype("f2"), ord=2),
-        "norm: x has dtype float16, of which no library has singular values",
+        "norm: x has dtype float16, which has no singular values",
     ),
     "ord nuclear": (lambda x: norm(x, 0, ord="nuc"), "norm: ord='nuc' is of matrices"),
     "ord of nothing": (lambda x: norm(x[:, :0], ord=-2), r"norm: x has shape \(2, 0\): a matrix of no elements"),

@@ -53,7 +53,7 @@ def test_what_is_stated_belongs_to_the_kernel_below() -> None:
     "text", ["// prove: n == 1\n", "// prove: n == 1\nint x;\n", "// prove: n == 1\nstruct a {};\n"]
 )
 def test_what_is_stated_of_no_kernel_is_refused(text: str) -> None:
-    with pytest.raises(CudakitError, match="above no kernel"):
+    with pytest.raises(CudakitError, match="is not above a kernel"):
         stated(text)
 
 

@@ -153,7 +153,7 @@ def test_bernoulli() -> None:
         (lambda g: g.integers(3, endpoint=2), "integers: endpoint"),
         (lambda g: g.permutation(np.zeros(3), out=np.zeros(3, "i4")), "permutation: out has dtype int32"),
         (lambda g: g.choice(np.zeros((3, 2)), 4, axis=1, out=np.zeros((3, 2))), r"choice: out has shape \(3, 2\)"),
-        (lambda g: g.choice(np.zeros((2, 0)), 1, axis=1), "choice: a is empty, and 1 are to be drawn"),
+        (lambda g: g.choice(np.zeros((2, 0)), 1, axis=1), "choice: a is empty, and 1 cannot be drawn"),
     ],
 )
 def test_misuse(call: Any, message: str) -> None:

@@ -411,7 +411,7 @@ def test_roofline() -> None:
     assert roof.best_intensity == pytest.approx(56 / 128)
     assert roof.limit == "memory"
     assert roof.share == pytest.approx(roof.best_intensity * 2039 / 19500)
-    with pytest.raises(ck.ArgumentError, match=r"no figures of a card 'B12'; there are those of H200, H100"):
+    with pytest.raises(ck.ArgumentError, match=r"unknown card 'B12'; expected one of H200, H100"):
         report.roofline("B12")
 
 

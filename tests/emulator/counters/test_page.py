@@ -54,7 +54,7 @@ def test_without_numbers_there_is_no_roofline(page: Path) -> None:
         assert "There are no floating-point operations" in report.html()
         ck.Module(TEXT)["copied"](stream, ck.config(1, 32), np.zeros(32, np.int32), np.zeros(32, np.int32))
     assert 'aria-label="roofline"' not in report.html()
-    with pytest.raises(ck.ArgumentError, match="no figures of a card"):
+    with pytest.raises(ck.ArgumentError, match="unknown card"):
         report.html("none")
 
 

@@ -224,7 +224,7 @@ def test_cards() -> None:
     for card in CARDS.values():
         assert card.double < card.single <= card.half < card.tensor
         assert card.source
-    with pytest.raises(ArgumentError, match="no figures of a card 'none'; there are those of H200, H100"):
+    with pytest.raises(ArgumentError, match="unknown card 'none'; expected one of H200, H100"):
         card_of("none")
 
 

@@ -213,11 +213,11 @@ def rewritten(path: Path, change: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda name, data: (name, data[:-1] + bytes([data[-1] ^ 1])), "damaged; nothing was taken in"),
+        (lambda name, data: (name, data[:-1] + bytes([data[-1] ^ 1])), "damaged; nothing was imported"),
         (lambda name, data: (name, data[: len(data) // 2]), "damaged"),
         (lambda name, data: ("0" * 64 + ".cudakit", data), "damaged"),  # under another kernel's key
-        (lambda name, data: ("../../" + name, data), "no compiled kernel"),
-        (lambda name, data: ("notes.txt", data), "no compiled kernel"),
+        (lambda name, data: ("../../" + name, data), "not a compiled kernel"),
+        (lambda name, data: ("notes.txt", data), "not a compiled kernel"),
     ],
 )
 def test_damage_is_refused_whole(change: Any, message: str, file: Path, tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_what_is_no_such_file(tmp_path: Path) -> None:
     cache = cache_at(str(tmp_path / "there"))
     (tmp_path / "text").write_text("hello")
     for path in (tmp_path / "text", tmp_path / "absent"):
-        with pytest.raises(ck.ArgumentError, match="no file of compiled kernels"):
+        with pytest.raises(ck.ArgumentError, match="not a file of compiled kernels"):
             cache.import_from(path)
 
 

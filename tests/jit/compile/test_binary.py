@@ -213,7 +213,7 @@ def test_what_is_told_of_files(folder: Path, tmp_path: Path) -> None:
         load(folder / "f.ltoir", "plain")
     with pytest.raises(ck.TemplateError, match=r"has no kernels nope; it has .*plain \(plain\)"):
         load(folder / "f.ptx", signature="void nope(int)")
-    with pytest.raises(ck.TemplateError, match="'what' is no kernel's head"):
+    with pytest.raises(ck.TemplateError, match="'what' is not the signature of a kernel"):
         load(folder / "f.ptx", signature="what")
     with pytest.raises(ck.TemplateError, match="of the options only link, lto and max_registers count"):
         load(folder / "f.ptx", "plain", options=ck.CompileOptions(fast_math=True)).compile(arch=ARCH)
