@@ -234,7 +234,7 @@ def test_bad_input(stream: Any, xp: Any) -> None:
         ("axis 5", lambda: roll(x, 1, 5, stream=stream)),
         ("2 shifts", lambda: roll(x, (1, 2), (0, 1, 0), stream=stream)),
         ("shift is None", lambda: roll(x, None, stream=stream)),  # type: ignore[arg-type]
-        ("mode 'mode'; there are constant", lambda: pad(x, 1, "mode", stream=stream)),
+        ("mode 'mode'; expected one of constant", lambda: pad(x, 1, "mode", stream=stream)),
         ("negative", lambda: pad(x, ((1, -1), (0, 0)), stream=stream)),
         ("does not fit", lambda: pad(x, ((1, 1), (1, 1), (1, 1)), stream=stream)),
         ("width", lambda: pad(x, 1.5, stream=stream)),
