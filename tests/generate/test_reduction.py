@@ -440,7 +440,7 @@ def test_repeated_calls_on_other_arrays(xp: Any) -> None:
         check(total(large, out=last), (k + 1) << 20)
         check(total(large.T, axis=1)[:3], 4 * np.full(3, k + 1))
         if k == 8:
-            _workspaces._made.clear()  # as where a launch needs more
+            _workspaces._by_stream.clear()  # as where a launch needs more
     check(total(x, out=x[3]), 1000 * k)
     x[3] = k
     check(total(x.reshape(10, 100), axis=[0]), np.full(100, 10 * k))

@@ -518,7 +518,7 @@ def test_repeated_calls_on_other_arrays(xp: Any) -> None:
         check(running(large, axis=0, out=last)[:, -1], (k + 1) * np.arange(1, 5))
         check(running(large)[-2:], [((k + 1) << 20) - k - 1, (k + 1) << 20])
         if k == 8:
-            _statuses._made.clear()  # as where a launch needs more
+            _statuses._by_stream.clear()  # as where a launch needs more
         x = xp.full(1000, k, "f4")
         out = xp.zeros(1000, "f4")
         assert running(x, out=out) is out
