@@ -621,7 +621,7 @@ class Trace:
         if isinstance(operand, Traced):
             if operand.dtype == dtype:
                 return operand.name
-            if operand.is_number and operand.kind is int and dtype.kind in "iu":
+            if operand.is_number and operand.operand_type is int and dtype.kind in "iu":
                 self.bounds.append((operand.name, dtype))
             return f"cudakit::as<{cpp_of(dtype)}>({operand.name})"
         try:
