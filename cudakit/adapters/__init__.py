@@ -1,4 +1,4 @@
-"""Use kernels of other libraries as cudakit's: on the emulator with its counters, and on a GPU.
+"""Kernels of other libraries as kernels of cudakit: on the emulator with its counters, and on a GPU.
 
 `from_cupy` accepts CuPy's kernels, `from_numba` those of Numba-CUDA, `from_triton` kernels that Triton has compiled.
 PTX from any other compiler is accepted by `cudakit.Kernel.from_ptx`.

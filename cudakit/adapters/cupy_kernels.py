@@ -1,4 +1,4 @@
-"""Adapt CuPy's kernels, which contain CUDA C++.
+"""An adapter for CuPy's kernels, which contain CUDA C++.
 
 Programs under ``cudakit check`` and ``cudakit inspect`` get a module in place of CuPy if there is no GPU: NumPy's
 functions on the host, and kernels on the emulator. Functions that NumPy lacks are missing there too, and an error says

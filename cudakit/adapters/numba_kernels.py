@@ -1,4 +1,4 @@
-"""Adapt kernels of Numba-CUDA, which Numba compiles to PTX without a GPU.
+"""An adapter for kernels of Numba-CUDA, which Numba compiles to PTX without a GPU.
 
 In programs under ``cudakit check``, ``inspect`` and ``debug`` they run on the emulator, and device arrays are host
 arrays.

@@ -1,4 +1,4 @@
-"""Run a user's program on the emulator, and report what its kernels did and their faults."""
+"""The run of a user's program on the emulator, with counters of its kernels and their faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adapt kernels that Triton compiled: their PTX, with Triton's launch parameters.
+"""An adapter for kernels that Triton compiled: their PTX, with Triton's launch parameters.
 
 In programs under ``cudakit check``, ``inspect`` and ``debug`` Triton compiles for an H100, and its kernels run on the
 emulator. Tensors are torch's on the host. A program gets their device as in Triton's tutorials, by

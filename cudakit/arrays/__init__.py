@@ -1,1 +1,1 @@
-"""Shared by library calls and generated functions: array places, layouts, launch plans, replayed calls."""
+"""Array places, layouts, launch plans and replayed calls, shared by library calls and generated functions."""

@@ -1,4 +1,4 @@
-"""Record the steps of a call in its array place, so that they can be repeated without the op."""
+"""The steps of a call in its array place, recorded so that they can be repeated without the op."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replay repeated calls of ops and of functions of arrays through generated code."""
+"""Replay of repeated calls of ops, and of functions of arrays, through generated code."""
 
 from __future__ import annotations
 

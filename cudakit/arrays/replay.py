@@ -1,12 +1,12 @@
-"""Replay recorded calls through generated Python code that goes straight to the driver.
+"""Replay of recorded calls: generated Python code that goes straight to the driver.
 
 A repeated call with arguments of the same dtypes and shapes needs no deduction, broadcasting or planning. Its replay is
 a condition over the arguments, the allocations, and the launches. While the process has used one stream, the replay
 serves all arrays of the same layouts. It ends when work must be ordered, watched or captured.
 
-With several streams the replay serves sets of addresses at which all its launches have settled on the stream, until
-another stream needs any of that memory. The order identifies memory by address only. New results are therefore among
-these addresses: the stream's pool hands out again the memory that the last result freed.
+With several streams the replay serves sets of addresses at which all its launches have settled on the stream. This ends
+when another stream needs any of that memory. The order identifies memory by address only. New results are therefore
+among these addresses: the stream's pool hands out again the memory that the last result freed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Derive the gradients of elementwise functions: parse the expression into SymPy, differentiate it, and print C++."""
+"""Derived gradients of elementwise functions: SymPy differentiates the parsed expression, which is printed as C++."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Make functions of JAX: by XLA's foreign function interface, on its arrays and streams; on the CPU by the emulator."""
+"""Kernels as functions of JAX: by XLA's foreign function interface, on its arrays; on the CPU by the emulator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Make ops of torch: with fake tensors, gradients, torch's streams, and the emulator for tensors on the host."""
+"""Kernels as ops of torch: with fake tensors, gradients, torch's streams, and the emulator for host tensors."""
 
 from __future__ import annotations
 

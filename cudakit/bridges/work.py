@@ -65,8 +65,8 @@ class Arrangement(NamedTuple):
     outputs : tuple of str
         Names of the op's outputs.
     order : tuple
-        For each parameter of the kernel, its index among arguments and outputs, or its computed value: a `Picked`, or a
-        constant in a tuple of one.
+        For each parameter of the kernel, its index among arguments and outputs, or its value. A computed value is a
+        `Picked`, a constant a tuple of one.
     """
 
     takes: tuple[Role, ...]

@@ -1,4 +1,4 @@
-"""Python objects as kernel arguments: their types for deduction, and how their address or bytes are read.
+"""Python objects as kernel arguments: their types for deduction, and their addresses or bytes.
 
 Arrays of other libraries are recognized by the protocols that they export: the array interfaces and DLPack. Broken
 descriptions are refused. `as_numpy` reads arrays in host memory; `is_page_locked` says which of them devices can reach.

@@ -125,8 +125,8 @@ def _real(dtype: np.dtype, where: str) -> Converter:
 def _odd(number: float, value: Any, is_small: bool) -> float:
     """Adjust `number`, a rounded `value`, so that rounding it once more gives the correctly rounded `value`.
 
-    `is_small`: `value` was rounded to float first. If rounding lost bits, the result is that neighbour of `value` whose
-    last bit is odd: an odd neighbour never lies in the middle of two narrower numbers.
+    `is_small`: `value` was rounded to float first. If rounding lost bits, the result is the neighbour of `value` whose
+    last bit is odd. Such a neighbour is never in the middle of two narrower numbers.
     """
     if not math.isfinite(number):
         return number

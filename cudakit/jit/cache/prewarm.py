@@ -1,4 +1,4 @@
-"""Compile many specializations ahead of use, in worker processes: NVRTC gains nothing from threads."""
+"""Compiling many specializations ahead of use, in worker processes: NVRTC gains nothing from threads."""
 
 from __future__ import annotations
 

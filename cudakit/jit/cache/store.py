@@ -1,8 +1,9 @@
 """A folder of checked files, of limited size: each is published whole and verified when it is read.
 
-A file is ``<digest>.<category>``. It holds the magic with the format's version, a SHA-256 checksum of the rest, the
-length of a JSON header, the header (with the file's own name), and the body. A file that fails verification is removed
-and counts as absent. Nothing is flushed to the device: a file that a power cut left incomplete fails its checksum.
+A file is ``<digest>.<category>``. It begins with the magic, which has the format's version, and a SHA-256 checksum of
+the rest. Then come the length of a JSON header, the header (with the file's own name), and the body. A file that fails
+verification is removed and counts as absent. Nothing is flushed to the device: a file that a power cut left incomplete
+fails its checksum.
 
 `cuda.core.utils.FileStreamProgramCache` is not used as the byte store, for these reasons:
 
@@ -16,7 +17,7 @@ Locks between processes are files too, one for each lock. The operating system d
 that a lock is never stale and a waiter takes over at once. A forked child has no part in its parent's lock. A lock only
 saves work: if the file system refuses locks, or the folder is read-only, the caller continues without. The holder
 removes the lock file while it holds the lock. A process that waited on that file then gets a lock on a file without a
-name, which `filelock` notices: it starts again with the named file.
+name. `filelock` notices this, and starts again with the named file.
 
 `write_file` and `read_file` are for files of compiled code, from a machine with a compiler for machines without one.
 """

@@ -1,4 +1,4 @@
-"""Assemble tile kernels to machine code by CUDA's tile assembler, and report the resources of machine code.
+"""CUDA's tile assembler, which makes machine code of tile kernels, and the resources of machine code.
 
 `Assembly` is a request to the cache. `assembled` runs the assembler. `Explained` has a kernel's resources and, for tile
 kernels, the chosen instructions.

@@ -1,4 +1,4 @@
-"""Translate NVRTC's log to places in the user's source: file, line, source line and caret; with hints about errors.
+"""NVRTC's log with places in the user's source (file, line, source line and caret), and hints about errors.
 
 Hints cover features that CUDA has dropped, features that NVRTC lacks, and tile code, whose errors name templates of its
 headers.

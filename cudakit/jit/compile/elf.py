@@ -1,4 +1,4 @@
-"""Read a cubin, which is an ELF file: its symbols, kernels, parameters and launch bounds; and mangled names.
+"""Contents of a cubin, which is an ELF file: symbols, kernels, parameters, launch bounds, mangled names.
 
 Mangled names contain types that only the compiler knows. They also tell which variables are the same in each compile.
 """

@@ -1,4 +1,4 @@
-"""Link relocatable code of a source and of the inputs in its options to one kernel's code, by nvJitLink.
+"""Linking by nvJitLink: relocatable code of a source, and of the inputs in its options, becomes one kernel's code.
 
 The inputs' bytes are read, hashed and linked, so that a cached result cannot be older than its inputs. PTX for the
 emulator is only concatenated: the emulator links it when it parses it.

@@ -1,4 +1,4 @@
-"""Compile a `Specialization` to `Compiled` code, by cuda.core's Program or by NVRTC itself."""
+"""Compiling a `Specialization` to `Compiled` code, by cuda.core's Program or by NVRTC itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read Tile IR bytecode of versions 13.1 to 13.5 into the records of `tile_ir`.
+"""A reader of Tile IR bytecode of versions 13.1 to 13.5, which makes the records of `tile_ir`.
 
 The table has each operation's encoding, as of CUDA 13.5: opcode, name and, in order, its parts.
 """

@@ -1,4 +1,4 @@
-"""Run NVRTC and nvJitLink, in this process or, as a script, in a process of its own; start such processes.
+"""Calls of NVRTC and nvJitLink, in this process or in a process of their own, which runs this module as a script.
 
 This module imports nothing of the package, so that a process starts quickly.
 """

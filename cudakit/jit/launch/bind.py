@@ -1,4 +1,4 @@
-"""Bind an argument to a parameter: one full check, whose result is a few expressions for generated code."""
+"""Binding of an argument to a parameter: one full check, which returns a few expressions for generated code."""
 
 from __future__ import annotations
 

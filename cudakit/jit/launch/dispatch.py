@@ -1,4 +1,4 @@
-"""Generate the function of a kernel: Python code with the checks of its call shapes.
+"""The generated function of a kernel: Python code with the checks of its call shapes.
 
 A `Dispatcher` owns the generated function of a kernel. The function tries the call shapes so far, newest first. A
 shape is a condition over the arguments' types and dtypes, then one call of ``cuda.core.launch``, or the emulator's run.

@@ -1,4 +1,4 @@
-"""Launch a call shape on a device: in order with other streams, and faster when it repeats."""
+"""Launches of a call shape on a device: in order with other streams, and faster when they repeat."""
 
 from __future__ import annotations
 

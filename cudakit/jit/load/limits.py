@@ -1,4 +1,4 @@
-"""Check a launch configuration against the limits of a device and a kernel."""
+"""Checks of a launch configuration against the limits of a device and a kernel."""
 
 from __future__ import annotations
 

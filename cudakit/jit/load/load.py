@@ -1,4 +1,4 @@
-"""Load `Compiled` code: find a kernel that a device can run, and its limits."""
+"""Loading of `Compiled` code: a kernel that a device can run, and its limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parse single C++ declarations by tree-sitter-cuda: parameters, variables and aliases.
+"""A parser of single C++ declarations, by tree-sitter-cuda: parameters, variables and aliases.
 
 tree-sitter is imported when a `Grammar` is made: a cached signature does not need it.
 """

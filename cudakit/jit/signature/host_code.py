@@ -1,4 +1,4 @@
-"""Cut the device code out of an nvcc program: code that kernels use stays, host code becomes spaces.
+"""The device code of an nvcc program: code that kernels use stays, host code becomes spaces.
 
 A function stays if it is annotated for the device, or ``constexpr``, and if code that stays uses its name. Types,
 aliases, enumerations and constants stay if their names are used. Kernels and variables in device memory always stay.

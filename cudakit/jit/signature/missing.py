@@ -1,4 +1,4 @@
-"""Find missing headers of an nvcc program that device code depends on.
+"""Missing headers of an nvcc program that device code depends on.
 
 A missing header matters if a conditional around device code tests a macro that it may define (`Conditionals`). Host
 code needs a header if it uses names that neither it nor the host's libraries declare (`undeclared`).

@@ -1,4 +1,4 @@
-"""Find the declarations at namespace scope of CUDA C++ source, without reading function bodies.
+"""The outline of CUDA C++ source: its declarations at namespace scope, found without reading function bodies.
 
 The outline uses only brackets and a few keywords, so that code in bodies cannot confuse it. `mend` and related
 functions rewrite the parameters of a signature for the grammar of tree-sitter-cuda, which knows no macros.

@@ -1,4 +1,4 @@
-"""Read the declarations of a source: kernels' signatures, device symbols, classes, enumerations and type aliases."""
+"""A reader of a source's declarations: kernels' signatures, device symbols, classes, enumerations, type aliases."""
 
 from __future__ import annotations
 

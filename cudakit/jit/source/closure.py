@@ -3,8 +3,8 @@
 The closure is computed without the compiler. `all_included` returns every file that a source may include, down to
 CUDA's headers: possibly more than the compiler reads, never less. It counts every possible ``#include``, also in
 skipped branches and in comments, and every folder where the name exists. Paths where the compiler looks first and finds
-nothing are recorded too: each included name in every earlier folder, and each name of an ``__has_include`` in every
-folder. If the closure cannot be computed, `Unsure` is raised and the code is not cached.
+nothing are recorded too. These are each included name in every earlier folder, and each name of an ``__has_include`` in
+every folder. If the closure cannot be computed, `Unsure` is raised and the code is not cached.
 
 NVRTC could list the files that it reads (``--fdevice-time-trace``, from CUDA 13.0 on), but its profiler corrupts memory
 when a process compiles more than once. So this list serves only to check the closure, in the tests.

@@ -1,4 +1,4 @@
-"""Flatten an nvcc program: write its own headers out in its source, so that host code can be cut from them too.
+"""An nvcc program in one text: its own headers are written out in it, so that host code can be cut from them too.
 
 Each header replaces its ``#include``, between ``#line`` directives. Headers of CUDA and of cudakit stay, for the
 compiler to find. Host headers are removed. `MISSING` marks headers that are not found.

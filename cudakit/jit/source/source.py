@@ -1,4 +1,4 @@
-"""Make a `Source` of a text, a file or a packaged template."""
+"""The `Source` of a kernel: a text, a file or a packaged template."""
 
 from __future__ import annotations
 

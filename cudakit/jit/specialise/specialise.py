@@ -1,4 +1,4 @@
-"""Make a `Specialization` of a signature and template arguments, ready to compile.
+"""The `Specialization` of a signature with template arguments, ready to compile.
 
 A `BoundParameter` describes a kernel parameter of known C++ type; arguments are checked against it.
 
