@@ -34,7 +34,7 @@ def _parts(trace: Trace, value: Any) -> list[str]:
     """What a value comes of, its lines, and its dtype."""
     if not isinstance(value, Traced):
         return [repr(value)]
-    kind = value.kind if isinstance(value.kind, np.dtype) else value.kind.__name__
+    kind = value.operand_type if isinstance(value.operand_type, np.dtype) else value.operand_type.__name__
     sources = [fold.x for fold in trace.folds.values()] + [view.x for view in trace.views.values()]
     return [*trace.lines(value.name, *sources), f"{value.name}: {kind}"]
 
@@ -42,7 +42,7 @@ def _parts(trace: Trace, value: Any) -> list[str]:
 def _context(trace: Trace) -> list[str]:
     sample = np.arange(6).reshape(2, 3)
     found = [
-        f"{name} = {fold.kind} of {fold.x}, {fold.of}, axis {fold.axis}{', kept' * fold.keepdims}: {fold.dtype}"
+        f"{name} = {fold.fold_name} of {fold.x}, {fold.of}, axis {fold.axis}{', kept' * fold.keepdims}: {fold.dtype}"
         for name, fold in trace.folds.items()
     ]
     for name, view in trace.views.items():
