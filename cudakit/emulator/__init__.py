@@ -22,7 +22,7 @@ cudakit.errors.EmulationError: ...
 
 For programs:
 
-- `stream`: a stream of the emulator, for an arch, with checks, a step budget or a drawn order of threads.
+- `stream`: a stream of the emulator, for an arch, with checks, a step budget or a random order of threads.
 - `counters`: memory traffic, instructions and divergence, by kernel and source line.
 - `debug`: one launch under a debugger: breakpoints, steps forward and back, variables by name.
 - `strict`: a block that refuses host arrays where a GPU does.

@@ -1,7 +1,7 @@
 """Loads, stores, moves and address conversions: PTX ISA 9.7.9 (data movement).
 
-Helpers for other families are here too: an instruction's space, type and vectors, its accesses to memory
-(`accesses_of`), and register tables of instructions that a warp or warpgroup runs as one (`aligned`).
+Helpers for other families are here too: an instruction's space, type and vectors, and its accesses (`accesses_of`).
+Register tables serve instructions that a warp or warpgroup runs as one (`aligned`).
 """
 
 from __future__ import annotations

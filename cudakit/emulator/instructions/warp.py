@@ -1,9 +1,9 @@
 """Warp collectives: PTX ISA 9.7.9.6 (shfl), 9.7.13.8 – 9.7.13.14 (vote, match, redux, elect).
 
-A lane waits at a collective until every lane in its member mask that has not exited has come to an instruction with the
-same name and mask. The instructions need not be the same place: the ISA asks for the same qualifiers and mask only. A
-lane that must wait leaves its inputs at a `_Rendezvous`, and the last lane computes for all. Nearly always all members
-come together, and nothing is left anywhere.
+A lane waits at a collective for every lane in its member mask that has not exited. These lanes must come to an
+instruction with the same name and mask, but not at the same place: the ISA asks for equal qualifiers and masks only.
+A lane that must wait leaves its inputs at a `_Rendezvous`, and the last lane computes for all. Nearly always all
+members come together, and no lane waits.
 """
 
 from __future__ import annotations
