@@ -628,13 +628,9 @@ def stencil(
     name : str
         Name of the kernel, in messages and profilers.
     mode : str or sequence of str
-        Border mode, by SciPy's name; a sequence has a mode for each axis:
-
-        - ``reflect``: d c b a | a b c d | d c b a.
-        - ``mirror``: d c b | a b c d | c b a.
-        - ``nearest``: a a | a b c d | d d.
-        - ``wrap``: c d | a b c d | a b.
-        - ``constant``: `cval`.
+        Border mode, by SciPy's name; a sequence has a mode for each axis. ``reflect``: d c b a | a b c d | d c b a.
+        ``mirror``: d c b | a b c d | c b a. ``nearest``: a a | a b c d | d d. ``wrap``: c d | a b c d | a b.
+        ``constant``: `cval`.
     cval : float
         Value outside the array for mode ``constant``.
     radius : int or sequence of int, optional

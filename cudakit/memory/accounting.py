@@ -63,7 +63,7 @@ def _set_on_device(size: int, resource: str) -> int:
     return int(former)
 
 
-#: Calls whose device memory is kept.
+#: Most calls whose device memory is kept.
 _MOST = 32
 
 

@@ -98,16 +98,16 @@ _ADD = _PromotingUfunc("add")
 
 _MATVEC = reduction("T a, T v", "T out", "a * v", "a + b", "0", name="matvec")
 _OUTER = Ufunc("multiply")
-#: What elements are multiplied and added up as, by dtype: those that have kernels of their own.
+#: C++ type of products and sums by dtype, for dtypes with a special kernel.
 _SUMS = {
     **dict.fromkeys(("int8", "int16", "int32", "uint8", "uint16", "uint32"), "unsigned int"),
     **dict.fromkeys((*NARROW, "float32"), "float"),
     "float64": "double",
 }
 _PACK, _BLOCK, _ROWS, _WARPS = 16, 256, 4, 8
-#: Elements of a row from which on a warp has enough of it; rows for each multiprocessor from which on all are busy.
+#: Least elements of a row that occupy a warp; least rows for each multiprocessor that keep all busy.
 _LONG, _MANY = 256, 16
-#: Blocks of a multiprocessor that columns are cut for, and lines of a part at least.
+#: Blocks of a multiprocessor for which columns are cut, and least lines of a part.
 _BLOCKS, _PART = 8, 64
 
 

@@ -142,7 +142,7 @@ def _roll_job(dtype: np.dtype, shape: Ints, strides: Ints, shift: Axis, axis: Ax
 # --- pad: by a map of indices, or one dimension after the other -------------------------------------------------------
 
 
-#: The map of ``move.cuh`` for each mode that is one, and whether whole rows behave under it as their elements do.
+#: The map of ``move.cuh`` for modes that are maps of indices, and whether it maps whole rows as it maps elements.
 _MAPS = {
     "constant": ("padded_constant", True),
     "edge": ("padded_edge", False),
@@ -368,7 +368,7 @@ def pad_job(
 
 
 _ITEMS, _BLOCK, _PACK = 4, 256, 16
-#: Arrays that one launch takes; more are joined by several.
+#: Most arrays of one launch; more are joined by several launches.
 _MOST = 64
 #: Dtype, shape and strides of an array.
 _ArrayLayout: TypeAlias = tuple[np.dtype, Ints, Ints]

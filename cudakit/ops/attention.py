@@ -21,13 +21,13 @@ from cudakit.types.checked import flag, is_one_of
 _LOG2E = log2(np.e)
 #: The least width of tiles that tensor cores take.
 _LEAST_WIDTH = 16
-#: Elements that rows in shared memory are longer by.
+#: Padding of rows in shared memory, in elements.
 _PAD = 8
-#: Along y a launch has no more blocks.
+#: Most blocks of a launch along y.
 _MOST_Y = 65_535
 #: Bytes of keys and values that stay in L2 while blocks of all heads run.
 _L2_BYTES = 32 << 20
-#: From so many keys on blocks with many of them and blocks with few differ more than what L2 saves.
+#: Number of keys from which the imbalance between blocks with many and few keys costs more than L2 saves.
 _LONG = 4096
 
 
@@ -133,10 +133,10 @@ def threaded_attention(dtype: np.dtype, d: int, causal: bool, scale: float, size
 
 
 _DTYPES = ("float16", "bfloat16")
-#: What addresses of rows must be multiples of, in bytes, and in elements.
+#: Alignment of rows, in bytes and in elements.
 _ROW_BYTES, _ROW_ELEMENTS = 16, 8
 _WIDEST = max(TABLE)
-#: With less than this, keys that are not seen would count.
+#: Least scale: with a smaller one, masked keys would count.
 _LEAST_SCALE = 1e-20
 
 

@@ -23,13 +23,13 @@ from cudakit.types.cpp import NARROW, spelling
 #: Threads a block, packs in flight a thread.
 _BLOCK, _ITEMS = 1024, 4
 _SMALL_BLOCK = 512
-#: Bytes of counters that leave room for two blocks and for L1, and that one block has at most.
+#: Most bytes of counters that leave room for two blocks and for L1, and most bytes of one block.
 _FEW_BYTES, _MOST_BYTES = 32 << 10, 64 << 10
-#: Most often that the values are read for the sake of more bins than a block has room for.
+#: Most passes over the values, for bins that exceed a block's memory.
 _MOST_PARTS = 8
 #: Of <cudakit/count/bins.cuh>: any_bins::SHARED_BYTES, on a multiple of 16; and edges that are copied to shared memory.
 _CELL_BYTES, _NEAR_EDGES = 8208, 4096
-#: Bins whose counts templates/count.cuh sums without being given zeros.
+#: Most bins for which templates/count.cuh needs no zeroed counts.
 GATHERED = 500
 
 #: How a value finds its bin, by a struct of <cudakit/count/bins.cuh>.

@@ -19,9 +19,9 @@ from cudakit.jit.source import source
 from cudakit.kernel.kernel import Kernel
 from cudakit.types.checked import is_one_of
 
-#: What the templates call the functions that a product goes through before it is stored.
+#: C++ names of the functions that are applied to a product before it is stored.
 ACTIVATIONS = {None: "identity", "relu": "relu", "gelu": "gelu", "silu": "silu"}
-#: Of a traced function's calls those that `<cudakit/product/tile_functions.cuh>` has for tiles.
+#: Calls of traced functions that `<cudakit/product/tile_functions.cuh>` has for tiles.
 _TILE_FUNCTIONS = frozenset(
     (
         *("add", "subtract", "multiply", "divide", "true_divide", "power", "maximum", "minimum", "fmax", "fmin"),

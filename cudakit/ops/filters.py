@@ -25,7 +25,7 @@ from cudakit.ops.copies import copy, delivered
 from cudakit.types.checked import real, text_of, whole
 from cudakit.types.cpp import is_real, spelling
 
-#: Of <cudakit/image/border.cuh>, by SciPy's names; the last ones are others of the same.
+#: Numbers of <cudakit/image/border.cuh> by SciPy's names. The last three are aliases.
 MODES = {
     "constant": 0,
     "nearest": 1,
@@ -38,9 +38,9 @@ MODES = {
 }
 #: Rows and columns, where a call does not say.
 AXES = (-2, -1)
-#: What windows take that need no weights.
+#: The argument of windows without weights.
 NO_WEIGHTS = np.int32(0)
-#: Where averages leave out what is outside.
+#: The mode in which averages ignore pixels outside the image.
 VALID = {"valid": 5}
 _CONSTANT = MODES["constant"]
 DTYPES = tuple(np.dtype(name) for name in ("uint8", "uint16", "float16", "float32", "float64"))
@@ -280,7 +280,7 @@ def contiguous(place: ArrayPlace, x: Any) -> Any:
 
 _UINT8, _FLOAT32 = np.dtype(np.uint8), np.dtype(np.float32)
 _DERIVATIVES: dict[np.dtype, np.dtype] = {_UINT8: np.dtype(np.int16), np.dtype(np.uint16): np.dtype(np.int32)}
-#: OpenCV's weights of windows of so many pixels, where no sigma is given.
+#: OpenCV's weights by window size, for calls without sigma.
 _SMALL = {1: (1.0,), 3: (0.5, 0.25), 5: (0.375, 0.25, 0.0625), 7: (0.28125, 0.21875, 0.109375, 0.03125)}
 _ONE = 256  # of weights of bytes, which OpenCV rounds to such parts
 
@@ -309,14 +309,10 @@ def gaussian_blur(
     sigma : float or (rows, columns), optional
         Pixels. Left out: 0.15 size + 0.35 as in OpenCV, and its binomial weights up to 7 pixels.
     mode : str
-        Border mode, by SciPy's name (OpenCV's name in brackets):
-
-        - ``reflect``: b a | a b c d | d c (REFLECT).
-        - ``mirror``: c b | a b c d | c b (REFLECT_101, OpenCV's default).
-        - ``nearest``: a a | a b c d | d d (REPLICATE).
-        - ``wrap``: c d | a b c d | a b.
-        - ``constant``: `value`.
-        - ``valid``: no border. The weights of the pixels inside are normalized.
+        Border mode, by SciPy's name (OpenCV's name in brackets). ``reflect``: b a | a b c d | d c (REFLECT).
+        ``mirror``: c b | a b c d | c b (REFLECT_101, OpenCV's default). ``nearest``: a a | a b c d | d d (REPLICATE).
+        ``wrap``: c d | a b c d | a b. ``constant``: `value`. ``valid``: no border, the weights of the pixels inside are
+        normalized.
     value : float
         Value outside the image for mode constant, converted to the image's dtype.
     axes : (int, int)

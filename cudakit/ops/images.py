@@ -26,7 +26,7 @@ _METHODS = {"linear": True, "nearest": False}
 #: By bytes of an element, 4 where not told, as an H200 was fastest: rows that a thread reads at once, its rows of twice
 #: the size, and bytes that it writes side by side.
 _TOGETHER, _TWICE, _BYTES = {1: 1, 2: 1, 4: 2}, {1: 2, 2: 4, 4: 2}, {1: 8, 2: 8, 4: 16}
-#: Warps of a block; rows of a thread; those of `warped`; threads of a block of all others.
+#: Warps of a block; rows of a thread; rows of a thread of `warped`; threads of a block of the other kernels.
 _WARPS, _ROWS, _FEW_ROWS, _BLOCK = 4, 8, 4, 256
 
 

@@ -20,7 +20,7 @@ from cudakit.ops.matmul_tiles import Product, Tiled, Way, flat_of, missing, tile
 from cudakit.types.checked import is_one_of
 from cudakit.types.cpp import spelling
 
-#: Bytes that a thread moves at once, and axes of a batch that the kernel knows.
+#: Bytes that a thread moves at once, and most axes of a batch.
 _PACK, _AXES = 16, 3
 
 
@@ -113,7 +113,7 @@ def multiplier_of(
         total = "int" if is_mma else "unsigned long long" if size == 8 else "unsigned int"
         value = ("long long" if size == 8 else "int") if category == "i" else total
         if result_dtype.kind not in "biu":
-            # Sums of signed bytes as numbers with a sign, whoever made them.
+            # Sums of signed bytes are signed, from tensor cores and from threads.
             total = "int" if size == 1 else total
             value = "float"
         scale = "float" if value == "float" else "int"
@@ -280,13 +280,13 @@ _HALVES = ("float16", "bfloat16")
 _FP8 = ("float8_e4m3fn", "float8_e5m2")
 _INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 _DTYPES = ("bool", *_INTEGERS, *_FP8, *_HALVES, "float32", "float64", "complex64", "complex128")
-#: What the result may be other than what it is, by dtype of the operands.
+#: Dtypes that the result may have, by dtype of the operands.
 _MADE = {
     **dict.fromkeys((*_HALVES, *_FP8, "float32"), (*_HALVES, "float32")),
     "float64": (*_HALVES, "float32", "float64"),
     "int8": ("int8", "int32", *_HALVES, "float32"),
 }
-#: What it is where that is not what the operands are.
+#: Default dtype of the result, where it is not the dtype of the operands.
 _OWN = {**dict.fromkeys(_FP8, "float32"), "int8": "int32"}
 _LEAST_TILE_CAPABILITY = (8, 0)
 

@@ -48,8 +48,8 @@ class Tiles(NamedTuple):
     swapped: bool = False
 
 
-#: By what is multiplied, greatest first, as measured on an H200 (`benchmarks/results/tiles-h200.md`). The last one but
-#: those that are swapped takes what is small.
+#: Tiles by operands, greatest first, as measured on an H200 (`benchmarks/results/tiles-h200.md`). The last tile that is
+#: not swapped is for small products.
 TABLE = {
     "half": (
         Tiles(256, 256, 64, 8, 2, True, rate=1.0, lost=100, rounds=3),
@@ -221,9 +221,9 @@ def product(
 
 #: How a product is made: by tile kernels, or by kernels of threads.
 Way: TypeAlias = Literal["tiles", "threads"]
-#: What the addresses of rows must be multiples of for TMA.
+#: Alignment of rows in bytes for TMA.
 _ROW_BYTES = 16
-#: From this extent on without TMA a product takes so much longer that a copy is made first.
+#: Extent from which a copy and a product with TMA take less time than a product without TMA.
 _WORTH = 128
 #: Uses of each element from which A is transposed by a copy for TF32: the product by columns would lose more time.
 _WORTH_TRANSPOSING = 1024

@@ -21,11 +21,11 @@ from cudakit.ops.copies import Ints, copy_job, delivered, word_of
 from cudakit.types.checked import flag, whole
 from cudakit.types.cpp import NARROW
 
-#: Rows of up to so many keys are sorted by lanes that compare each with all, in blocks of so many threads.
+#: Most keys of a row that lanes sort by comparing each key with all, and threads of the block.
 _SHORT, _SHORT_BLOCK = 32, 256
-#: Keys a thread and threads a block for rows of up to so many keys, which one block sorts.
+#: Rows that one block sorts: most keys, keys of a thread, threads of the block.
 _ROWS = ((64, 2, 32), (128, 4, 32), (512, 4, 128), (1024, 4, 256), (2048, 8, 256), (4096, 16, 256))
-#: Rows of more keys are sorted a digit at a time, by as many blocks as it takes.
+#: Longer rows are sorted a digit at a time, by several blocks.
 LONGEST_ROW = _ROWS[-1][0]
 #: Of templates/sort.cuh: digits, counters before all else.
 _DIGITS, _COUNTERS = 256, 64

@@ -1,8 +1,8 @@
 """Nodes of a running pipeline. Each takes items, in order, from the node before it.
 
-Nothing runs ahead by itself. Whoever wants an item takes it from the last node, which takes from the node before, and
-so on up to the source. A host stage's threads take for themselves; all other nodes work in the thread that takes from
-them: without host stages a pipeline is the consumer's thread and the device, and hands nothing between threads.
+Nothing runs ahead by itself. The consumer takes an item from the last node, which takes from the node before, and so on
+up to the source. Threads of a host stage take items by themselves. All other nodes work in the thread that takes from
+them. Without host stages a pipeline is the consumer's thread and the device, and passes nothing between threads.
 
 Each item of the source reaches the end as a `Parcel`, also where a stage failed on it, dropped it, or made several of
 it. Items enter by a `Gate`, which bounds how many are under way, and leave it at the end.

@@ -218,7 +218,7 @@ def chosen() -> Fill:
 _NAME = "Philox4x32-10"
 _POSITIONS, _STREAMS = 1 << 64, 1 << 56
 _MOST_CHILDREN, _MOST_DIMENSIONS = 2**20, 64
-#: Whoever has the least comes first.
+#: The keys of a weighted order: the index with the least key comes first.
 _RACE = elementwise("double ran, double weight", "double key", "key = ran / weight", name="race")
 _BOOL, _INT64, _FLOAT64 = (np.dtype(name) for name in ("bool", "int64", "float64"))
 _UINT32, _UINT64 = np.dtype("uint32"), np.dtype("uint64")

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 
 _MOST_SEGMENTS = 65_536
-#: Streams that are remembered, before it is looked which of them have done all that they were given.
+#: Most remembered streams before idle ones are searched for.
 _MANY = 64
-#: Closed streams that are remembered, before the host waits for what they were given.
+#: Most remembered closed streams before the host waits for their work.
 _MOST_CLOSED = 64
 #: After how many events of a stream is looked whether its first ones are done, where the same arrays come again.
 LOOK = 16

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: The driver's own numbers of the two default streams; CuPy and torch write 0 for the legacy one.
 _LEGACY, _PER_THREAD = 1, 2
-#: Streams whose objects are kept, for them to be looked up; beyond that many, all are looked up anew.
+#: Most streams in the cache of stream objects. Beyond this number the cache is cleared.
 _MOST_KNOWN = 256
 
 
