@@ -415,7 +415,7 @@ def faked(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
 
     monkeypatch.setattr(Elementwise, "_bound", bound)
     monkeypatch.setattr(
-        Folded, "_kernel", lambda self, call, types, named: (kernels.setdefault(call.kinds, FakeKernel(bench)), named)
+        Folded, "_kernel", lambda self, call, types, named: (kernels.setdefault(call.layouts, FakeKernel(bench)), named)
     )
     bench.kept = Array((64,), "u1")
     for kind in ("workspace", "status"):
