@@ -40,8 +40,7 @@ def strict() -> Iterator[None]:
     """Make streams that stand in for a GPU's strict inside the block: those of ``ck.stream()``, and the current stream.
 
     A strict stream tells host arrays and device arrays apart, as a GPU does. ``cudakit check`` and the pytest plugin
-    run
-    programs inside this block. Streams of ``ck.emulator.stream()`` are made strict by their parameter `strict`.
+    run programs inside this block. Streams of ``ck.emulator.stream()`` are made strict by their parameter `strict`.
 
     Examples
     --------

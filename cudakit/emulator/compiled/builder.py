@@ -220,8 +220,7 @@ class Value:
     """Value of an operand over the lanes of a vector.
 
     `x` is the one value, the base of an affine value, or the vector. `narrow` is the base in fewer bits, of an affine
-    value
-    extended from these.
+    value extended from these.
     """
 
     shape: Shape

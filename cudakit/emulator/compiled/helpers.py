@@ -283,8 +283,7 @@ def _find(f: Routine, ctx: Word, thread: Word, address: Word, size: Word, use: W
     """Return the host address of an access; 0: the access is refused.
 
     LOW, HIGH (the span), SHIFT and FLAGS (0: none) of the launch's words are set to the range of addresses for which
-    the
-    answer holds. For an empty range the span is 0 and LOW is an address that no pointer has.
+    the answer holds. For an empty range the span is 0 and LOW is an address that no pointer has.
     """
     low, span, shift, flags = range(Slot.LOW, Slot.FLAGS + 1)
     ctx[low], ctx[span], ctx[shift], ctx[flags] = NOWHERE, 0, 0, 0

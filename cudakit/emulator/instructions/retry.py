@@ -133,10 +133,9 @@ def retry_of(instr: Instruction, context: Context, type_name: str) -> Retry | No
     """Return the round of the retry loop around a compare-and-swap; None where the loop has another form.
 
     The loop's other branches leave it. Every other instruction computes registers of a lane from the same lane's
-    registers,
-    or loads the address of the compare-and-swap. Such a load comes just before the compare-and-swap, so its value is
-    the
-    result of the former one. The loop ends when the result equals the expected value, and else expects the result.
+    registers, or loads the address of the compare-and-swap. Such a load comes just before the compare-and-swap, so its
+    value is the result of the former one. The loop ends when the result equals the expected value, and else expects the
+    result.
     """
     code, labels = context.function.code, context.function.labels
     place = next(number for number, other in enumerate(code) if other is instr)

@@ -78,8 +78,7 @@ class Facts(NamedTuple):
         Accesses to memory.
     warp : str
         Lanes of a warp that converge at the instruction: ``mask``, the lanes in the last operand, or ``all``.
-        ``active``
-        where the instruction reports the active lanes and waits for none.
+        ``active`` where the instruction reports the active lanes and waits for none.
     polls : bool
         Whether loops wait by the instruction for other threads.
     address : str

@@ -252,12 +252,16 @@ class Form:
 class Meaning(NamedTuple):
     """Meaning of an instruction: a function of words.
 
-    `sources` has a type for each operand after the first: a PTX type, or a letter. ``T`` is the instruction's last
-    type,
-    ``U`` unsigned with its bits, ``S`` unsigned with the bits of the last but one, ``W`` the last, twice as wide with
-    ``.wide``. ``int`` is the value of a constant, ``carry`` the carry flag. With ``=`` behind a type, a constant
-    operand is
-    known while the meaning is evaluated.
+    `sources` has a type for each operand after the first: a PTX type, or one of these words.
+
+    - ``T``: the instruction's last type
+    - ``U``: unsigned with the bits of ``T``
+    - ``S``: unsigned with the bits of the last type but one
+    - ``W``: ``T``, twice as wide with ``.wide``
+    - ``int``: the value of a constant
+    - ``carry``: the carry flag
+
+    With ``=`` behind a type, a constant operand is known while the meaning is evaluated.
     """
 
     function: Function

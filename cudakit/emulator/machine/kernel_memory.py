@@ -14,8 +14,7 @@ def reachable(program: Program, function: Function) -> list[Function]:
     """Return a function and the device functions that it may call, directly or not.
 
     A function counts where code calls it by name. Where code calls through a pointer, or takes a function's address,
-    every
-    function counts whose address the program takes. ptxas counts in the same way.
+    every function counts whose address the program takes. ptxas counts in the same way.
     """
     reached, open_ = {function.name: function}, [function]
     pointees: set[str] | None = None
@@ -207,8 +206,7 @@ def shared_layout(program: Program, kernel: Function) -> SharedLayout:
     """Return the layout of a kernel's shared memory: its variables, the program's, then reachable functions'.
 
     A variable of the program counts where reachable code names it. Variables that reachable functions declare always
-    count;
-    unnamed ones come last. Compilers leave such variables out. ptxas may order several of them in another way.
+    count; unnamed ones come last. Compilers leave such variables out. ptxas may order several of them in another way.
     """
     used = list(_used(program, kernel))
     offsets, end = laid_out(variable for variable in used if variable.size)

@@ -429,10 +429,8 @@ class Memory:
         """Return each lane's element as (flat view of `dtype`, element numbers in it, positions of the lanes).
 
         Positions are a slice of `addresses` or indices into it; each lane is in exactly one entry. Loads, stores,
-        atomics and
-        copies all access memory through this method. Spaces are PTX's; ``cluster`` is ``shared::cluster``. `use` is
-        `READ`,
-        `WRITE` or the strong one of these.
+        atomics and copies all access memory through this method. Spaces are PTX's; ``cluster`` is ``shared::cluster``.
+        `use` is `READ`, `WRITE` or the strong one of these.
         """
         size = dtype.itemsize
         if addresses.size == 0:

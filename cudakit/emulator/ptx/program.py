@@ -44,8 +44,7 @@ class Group:
     """Several operands as one: ``{a, b}`` (vector), ``(a, b)`` (arguments), ``d|p`` (pair).
 
     A modified operand is a group too: ``!p`` (not), ``-a`` (negative), or a part of a register such as ``a.b0`` (b0).
-    The
-    field `notation` has the word in brackets.
+    The field `notation` has the word in brackets.
     """
 
     notation: str

@@ -1,9 +1,8 @@
 """Device memory of the emulator that cudakit allocates: host memory, counted while it lives and limited.
 
 While a watcher asks (`MARKS`), new memory is filled with a pattern; bytes that still have the pattern are unwritten.
-The
-pattern depends on the address, so that a copy elsewhere does not count as unwritten. Writers need no code for this: the
-host, a kernel on either back-end, a copy or a graph simply changes the bytes.
+The pattern depends on the address, so that a copy elsewhere does not count as unwritten. Writers need no code for this:
+the host, a kernel on either back-end, a copy or a graph simply changes the bytes.
 
 A byte written alone with its own pattern value would count as unwritten. The pattern's bytes are therefore odd numbers
 from 129 to 191, which are no characters, flags, small numbers, their negatives or 128.

@@ -191,8 +191,7 @@ def _weights(fractions: list[np.ndarray]) -> dict[tuple[int, ...], np.ndarray]:
     """Return the weight of each corner in 256ths, with a sum of one; the hardware splits 256 by z, then x, then y.
 
     The upper part by z or x is rounded halves up. By y, both parts at the upper x are rounded halves up, and both parts
-    at
-    the lower x halves down. The corners' sums along y are then the fraction along x.
+    at the lower x halves down. The corners' sums along y are then the fraction along x.
     """
     x, y, z = (*fractions, *[np.zeros_like(fractions[0])] * (3 - len(fractions)))
     weights = {}

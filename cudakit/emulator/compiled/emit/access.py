@@ -132,8 +132,7 @@ def _in_turns(b: Builder, pointers: X, element: str, value: X | None) -> X:
     """Load or store lane after lane, for CPUs that cannot do it at once.
 
     LLVM would write out all lanes one after the other, with a branch for each under a mask: long code that takes long
-    to
-    compile.
+    to compile.
     """
     text = b.text
     if b.turns is None:

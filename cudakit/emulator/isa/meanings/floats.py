@@ -82,8 +82,7 @@ def round_to(value: Word, too_high: Word, too_low: Word, mode: str) -> Word:
         Whether the value is above, or below, the exact value.
     mode : str
         ``rn``, ``rz``, ``rm``, ``rp``, or ``odd``. With ``odd`` the last bit of an inexact value is odd, so that the
-        value
-        can be rounded again.
+        value can be rounded again.
     """
     if mode == "rn":
         return value
@@ -147,8 +146,7 @@ def flush_rounded(result: Word, exact: Word, mode: str) -> Word:
     """Flush float32 results that would be below the least normal number if exponents had no end.
 
     `exact` has the results in float64. A result that was rounded up to the least normal number is flushed by how it
-    rounds
-    with all 24 bits, as the hardware does.
+    rounds with all 24 bits, as the hardware does.
     """
     if mode == "rz":
         return flushed(result)

@@ -235,8 +235,7 @@ def subc(form: Form, a: Word, b: Word, carry: Word | int = 1) -> Any:
     """``a + ~b + 1`` with the carry of this sum as flag: set where nothing is borrowed.
 
     The ISA says only that the flag keeps the borrow. The compiler's own 128-bit division reads it by ``addc`` and needs
-    the
-    carry.
+    the carry.
     """
     return _carried(a, ~b, carry)
 
