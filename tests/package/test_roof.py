@@ -136,7 +136,7 @@ class Gpu:
             streams,
             as_stream=lambda given: SimpleNamespace(of=given, device=SimpleNamespace(device_id=given), handle=given),
             handle_of=lambda core: ("handle", core.handle),
-            known=lambda given: SimpleNamespace(device_id=("device of", given)),
+            device_stream=lambda given: SimpleNamespace(device_id=("device of", given)),
             require_stream=lambda given: self.done.append(("require", given)),
             create=lambda device: ("new stream", device),
             of_handle=lambda handle: SimpleNamespace(handle=handle, of="outer"),
