@@ -44,7 +44,7 @@ class AsyncSource(Iterator[Any]):
         with self._lock:
             if self._stopped:
                 raise StopIteration
-            self._step = self._begin(self._one)
+            self._step = self._begin(self._next_item)
         try:
             item = self._wait(self._step)
         except CancelledError as error:
@@ -105,7 +105,7 @@ class AsyncSource(Iterator[Any]):
             if self.loop is not None and not self.loop.is_running():
                 step.cancel()
 
-    async def _one(self) -> Any:
+    async def _next_item(self) -> Any:
         self._task = asyncio.current_task()
         if self._iterator is None:
             self._iterator = aiter(self._source)

@@ -107,7 +107,7 @@ class Section:
             return END if self._over else NOTHING
         parcel, buffers = flight[0]
         if buffers is not None:
-            if not (block or buffers.done.is_done):
+            if not (block or buffers.departed.is_done):
                 return NOTHING
             parcel = self._finish(parcel, buffers)
         flight.popleft()
@@ -154,7 +154,7 @@ class Section:
                 buffers.computed = lane.record(buffers.computed)
                 leaving.wait(buffers.computed)
                 self._outbound.send(buffers, outgoing)
-                buffers.done = leaving.record(buffers.done)
+                buffers.departed = leaving.record(buffers.departed)
             if self._limit is None:
                 self._limit = self._chosen_depth(buffers)
         except Exception as error:
@@ -164,7 +164,7 @@ class Section:
         return buffers
 
     def _abandoned(self, parcel: Parcel, buffers: BufferSet) -> bool:
-        """Record the event `done` after all work that was put on the streams for a failed item."""
+        """Record the event `departed` after all work that was put on the streams for a failed item."""
         lane, arriving, leaving = buffers.lane, self._lanes.arriving, self._lanes.leaving
         try:
             with self._contexts[id(lane)]:
@@ -172,7 +172,7 @@ class Section:
                 lane.wait(buffers.arrived)
                 buffers.computed = lane.record(buffers.computed)
                 leaving.wait(buffers.computed)
-                buffers.done = leaving.record(buffers.done)
+                buffers.departed = leaving.record(buffers.departed)
         except Exception as error:
             parcel.fail(self._step, error, final=True)
             return False
@@ -288,7 +288,7 @@ class Section:
             parcel.fail(self._stages[-1][0], error)
             self._over = self._over or parcel.ends(self._lenient)
         buffers.value = buffers.several = buffers.result = None
-        buffers.held.clear()
+        buffers.kept_alive.clear()
         self._free.append(buffers)
         if parcel.fate is None and is_several:
             parts = [parcel.part(value, number, None) for number, value in enumerate(result)]

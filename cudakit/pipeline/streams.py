@@ -73,23 +73,23 @@ class BufferSet:
     Attributes
     ----------
     lane : stream
-        On which its stages work.
+        Stream that the item's stages work on.
     rooms, leaving : list of Room
-        For what comes in, and for what goes out in small arrays.
+        Memory for arriving arrays, and for small departing arrays.
     used, others : int
-        Rooms that the item uses, and parts of it that are no arrays.
-    arrived, computed, done : event or None
-        Recorded after each of the three steps; made by the first item, and used again.
+        Number of rooms that the item uses, and of its parts that are no arrays.
+    arrived, computed, departed : event or None
+        Events recorded after each of the three steps. The first item makes them, later items use them again.
     value : object
-        What the stages have made of the item so far.
+        Result of the stages so far.
     result : object
-        The item on the host, complete once `done` is.
+        Item on the host, complete once `departed` is done.
     several : list or None
-        What the stages have made of the item, where they yield.
+        Results of the stages so far, if a stage yields.
     small : int
-        Rooms of `leaving` that the result lies in, and must be copied from.
-    held : list
-        Host arrays that are read, device arrays that are copied from: alive until `done` is.
+        Number of rooms in `leaving` that hold the result and must be copied from.
+    kept_alive : list
+        Host arrays that are read and device arrays that are copied from. They live until `departed` is done.
     graph : (Graph, object, Outgoing) or None
         What the stages do with the arrays of `rooms`, what they return for them, and what is copied out.
     """
@@ -102,11 +102,11 @@ class BufferSet:
     small: int = 0
     arrived: Any = None
     computed: Any = None
-    done: Any = None
+    departed: Any = None
     value: Any = None
     several: list[Any] | None = None
     result: Any = None
-    held: list[Any] = field(default_factory=list)
+    kept_alive: list[Any] = field(default_factory=list)
     graph: tuple[Any, Any, Outgoing] | None = None
 
     def close(self) -> None:

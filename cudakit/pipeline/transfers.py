@@ -115,7 +115,7 @@ class Inbound:
             return room.device
         lanes = self._lanes
         if lanes.emulated or (size >= _SMALL_UPLOAD and array.flags.c_contiguous and is_page_locked(array)):
-            buffers.held.append(array)
+            buffers.kept_alive.append(array)
             copy_in(array, room.device, lanes.arriving)
             return room.device
         host = room.host if room.host is not None else room.twin()
@@ -158,7 +158,7 @@ class Outbound:
 
     def __init__(self, lanes: Lanes) -> None:
         self._lanes = lanes
-        self._kind = lanes.xp.ndarray
+        self._array_type = lanes.xp.ndarray
         #: Results in pinned memory that somebody still has.
         self._lent = [0]
 
@@ -170,12 +170,12 @@ class Outbound:
         ArgumentError
             For device arrays that are not CuPy's.
         """
-        if type(value) is self._kind:
+        if type(value) is self._array_type:
             return [value]
         result: list[Any] = []
 
         def collect(part: Any) -> None:
-            if isinstance(part, self._kind):
+            if isinstance(part, self._array_type):
                 result.append(part)
             elif hasattr(part, "__cuda_array_interface__"):
                 raise ArgumentError(
@@ -225,7 +225,7 @@ class Outbound:
         buffers.result = mapped(buffers.value, lambda part: targets.get(id(part), part))
 
     def _send(self, buffers: BufferSet, array: Any) -> np.ndarray:
-        buffers.held.append(array)
+        buffers.kept_alive.append(array)
         size, lanes = array.nbytes, self._lanes
         if not size:
             return np.empty(array.shape, array.dtype)
@@ -259,7 +259,7 @@ class Outbound:
         A consumer that keeps its results shall not pin all memory of the machine: beyond `most_lent` arrays in pinned
         memory they are copied to ordinary memory.
         """
-        buffers.done.sync()
+        buffers.departed.sync()
         result = buffers.result
         if self._lent[0] > most_lent:
             result = mapped(result, ordinary)

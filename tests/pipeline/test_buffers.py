@@ -155,7 +155,7 @@ def test_large_pinned_arrays_are_copied_from_where_they_are(
     (one,) = straight
     assert one[0] is large
     assert one[2] is device.arriving
-    assert buffers.held[0] is large, "it lives until the copy is done"
+    assert buffers.kept_alive[0] is large, "it lives until the copy is done"
     assert [size for size, *_ in device.copies] == [small.nbytes, apart.nbytes]
 
 
@@ -217,7 +217,7 @@ def test_on_the_emulator_arrays_go_from_where_they_are_to_where_they_belong(
     sent = Inbound(device).send(buffers, x)  # type: ignore[arg-type]
     np.testing.assert_array_equal(sent, x)
     assert sent is not x
-    assert buffers.held == [x]
+    assert buffers.kept_alive == [x]
     outbound: Any = Outbound(device)  # type: ignore[arg-type]
     buffers.value = {"y": sent, "none": np.empty((0, 2), "i2")}
     outbound.send(buffers, outbound.settle(buffers, []))
@@ -250,7 +250,7 @@ def on_device(count: int, first: int = 0) -> Any:
 
 def test_small_results_share_memory_and_are_copied_for_the_consumer(device: Device, buffers: BufferSet) -> None:
     outbound: Any = Outbound(device)  # type: ignore[arg-type]
-    buffers.done = SimpleNamespace(sync=lambda: None)
+    buffers.departed = SimpleNamespace(sync=lambda: None)
     results = []
     for first in range(4):
         buffers.value = on_device(10, first), on_device(3, first)
@@ -267,7 +267,7 @@ def test_large_results_have_pinned_memory_of_their_own_while_not_too_many_do(
     device: Device, buffers: BufferSet
 ) -> None:
     outbound: Any = Outbound(device)  # type: ignore[arg-type]
-    buffers.done = SimpleNamespace(sync=lambda: None)
+    buffers.departed = SimpleNamespace(sync=lambda: None)
     buffers.value = on_device(1 << 13)  # 32 KiB, the largest that is small
     outbound.send(buffers, outbound.settle(buffers, []))
     assert buffers.small == 1

@@ -94,12 +94,12 @@ def test_small_items_are_more_in_flight(incoming: list[int], outgoing: int, dept
 def test_who_need_not_wait_does_not_wait_for_the_device() -> None:
     node = section(Emptied(), Parcel(1, 0), NOTHING, NOTHING, NOTHING, depth=2)
     finished: list[Any] = []
-    buffers: Any = SimpleNamespace(done=SimpleNamespace(is_done=False))
+    buffers: Any = SimpleNamespace(departed=SimpleNamespace(is_done=False))
     node._submit = lambda parcel: buffers  # type: ignore[method-assign]
     node._finish = lambda parcel, buffers: finished.append(buffers) or parcel  # type: ignore[method-assign, func-returns-value]
     assert node.take(False) is NOTHING
     assert finished == []
-    buffers.done.is_done = True
+    buffers.departed.is_done = True
     assert node.take(False).number == 0
     assert finished == [buffers]
     assert node.take(False) is NOTHING
@@ -108,7 +108,7 @@ def test_who_need_not_wait_does_not_wait_for_the_device() -> None:
 
 def test_who_waits_waits_for_the_oldest_and_never_with_something_to_deliver() -> None:
     node = section(Emptied(), Parcel(1, 0), Parcel(2, 1), Parcel(3, 2), END, depth=2)
-    buffers: Any = SimpleNamespace(done=SimpleNamespace(is_done=False))
+    buffers: Any = SimpleNamespace(departed=SimpleNamespace(is_done=False))
     node._submit = lambda parcel: buffers  # type: ignore[method-assign]
     node._finish = lambda parcel, buffers: parcel  # type: ignore[method-assign]
     assert [node.take(True).number for _ in range(3)] == [0, 1, 2]
