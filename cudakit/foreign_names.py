@@ -38,7 +38,7 @@ REPLACEMENTS: dict[Owner, dict[str, str]] = {
         # PyCUDA: memory
         "mem_alloc": "ck.empty(shape, dtype, stream=stream)",
         "mem_alloc_pitch": "ck.memory.empty_pitched(shape, dtype, stream=stream)",
-        "mem_get_info": "ck.memory.report()",
+        "mem_get_info": "cupy.cuda.Device().mem_info, or ck.memory.report() for the memory of this program",
         "memcpy_htod": "ck.to_device(array, stream, out=x)",
         "memcpy_htod_async": "ck.to_device(array, stream, out=x)",
         "memcpy_dtoh": "ck.to_host(x, stream, out=array)",
@@ -70,8 +70,11 @@ REPLACEMENTS: dict[Owner, dict[str, str]] = {
         "InclusiveScanKernel": 'ck.scan("T x", "T y", map="x", reduce="a + b")',
         "ExclusiveScanKernel": 'ck.scan("T x", "T y", map="x", reduce="a + b")',
         "Stream": "ck.stream()",
-        "Event": "stream.record()",
+        "Event": "stream.record(), or ck.Timer(stream) to measure time",
+        "LogicError": "ck.LaunchError",
         "Device": "ck.device_limits(stream) for queries, cuda.core.Device(n).set_current() to select a device",
+        "device_attribute": "ck.device_limits(stream)",
+        "DeviceData": "ck.device_limits(stream)",
         "synchronize": "stream.sync()",
         # CuPy
         "RawKernel": 'ck.Kernel(source, "name")',
