@@ -144,6 +144,7 @@ def test_a_declaration(text: str, want: tuple[Any, ...]) -> None:
         (3, "f: arguments are declared by a str such as 'T x, float32 y', got 3"),
         ("T x, T x", "two arguments are called 'x' in 'T x, T x'"),
         ("T", "cannot read the argument 'T'; it is a type and a name"),
+        ("z = x", "cannot read the argument 'z = x': it is a statement"),
         ("T class", "an argument cannot be called 'class', a word of C"),
         ("T lambda", "an argument cannot be called 'lambda', a word of C"),
         ("T __x", "the argument name '__x' is for generated code"),
