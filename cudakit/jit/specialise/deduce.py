@@ -268,10 +268,12 @@ def explicit_arguments(signature: Signature, template_arguments: Any, book: Type
                     put(by_name[name], element)
             continue
         if position >= len(parameters):
+            if not parameters:
+                raise TemplateError(
+                    f"{signature.name} is not a template: it takes no template arguments, got {shortened(item)}"
+                )
             takes = f"takes {len(parameters)} template argument{'s' * (len(parameters) != 1)}"
-            raise TemplateError(
-                f"{signature.name} {takes if parameters else 'is not a template'}, got {shortened(item)} too"
-            )
+            raise TemplateError(f"{signature.name} {takes}, got {shortened(item)} too")
         put(parameters[position], item)
         position += not parameters[position].pack
     return result
