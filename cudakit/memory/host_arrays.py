@@ -344,8 +344,8 @@ def _check_direction(kernel: Callee, name: str, value: HostArray, cpp: Any) -> N
         raise ArgumentError(f"{_where(kernel, name, value)} is written by the kernel, which takes {cpp}; give ck.In(a)")
     if not const and not value.copied_out and not value.const:
         raise ArgumentError(
-            f"{_where(kernel, name, value)} brings nothing back, and the kernel may write to {cpp}; give ck.InOut(a), "
-            "or let the kernel take const T*; where it writes nothing there, ck.In(a, const=True) says so"
+            f"{_where(kernel, name, value)} brings nothing back, and the kernel may write to {cpp}; give ck.InOut(a). "
+            "If the kernel only reads the array, declare the parameter const T*, or give ck.In(a, const=True)"
         )
 
 
