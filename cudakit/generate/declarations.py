@@ -202,11 +202,11 @@ def type_variables(*parameters: Parameter) -> tuple[str, ...]:
 
 def _parameter(op: str, part: str, structs: frozenset[str]) -> Parameter:
     shown = f"{op}: cannot read the argument {shortened(part)}"
-    matched = re.fullmatch(r"(?P<type>.*[\s*>])(?P<name>[A-Za-z_]\w*)", part, re.DOTALL)
-    if matched is None and "=" in part:
+    if "=" in part:
         raise TemplateError(
-            f"{shown}: it is a statement. Inputs, outputs and body are three strings: 'T x', 'T z', 'z = x'"
+            f"{shown}: a declaration has no =. Inputs, outputs and body are three strings, as in 'T x', 'T z', 'z = x'"
         )
+    matched = re.fullmatch(r"(?P<type>.*[\s*>])(?P<name>[A-Za-z_]\w*)", part, re.DOTALL)
     if matched is None:
         raise TemplateError(f"{shown}; it is a type and a name, as in 'T x' or 'raw float32 x'")
     type_text = matched["type"].replace("&", " & ").replace("*", " * ")
