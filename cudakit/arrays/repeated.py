@@ -88,7 +88,9 @@ class CallRecorder:
     def call(
         self, arguments: Mapping[str, Any], stream: Any, run: Callable[[Any], Any], numbers: Sequence[str] = ()
     ) -> Any:
-        """Make a call in full, ``run(stream)``, and record it if it repeats.
+        """Make a call in full, ``run(stream)``, and return its result. Never replays a recorded call.
+
+        If calls with these arguments repeat, one of them is logged, and later calls may be replayed.
 
         Parameters
         ----------
@@ -97,7 +99,7 @@ class CallRecorder:
         stream : stream or None
             Stream of the call; None: CuPy's current stream.
         run : callable
-            Makes the call on a stream.
+            Function that makes the call on a stream.
         numbers : sequence of str
             Names of arguments that are passed first to all kernels. Numbers among them may differ in each call.
         """

@@ -224,7 +224,22 @@ def _parameter(op: str, part: str, structs: frozenset[str]) -> Parameter:
 
 
 def _type(shown: str, name: str, structs: frozenset[str]) -> tuple[str, np.dtype | None]:
-    """Return C++ type and dtype of a type's name. The dtype of a type variable is None."""
+    """Return the C++ type and the dtype for the name of a type. The dtype is None for a type variable or a struct.
+
+    Parameters
+    ----------
+    shown : str
+        Beginning of the error message. Not parsed.
+    name : str
+        Name of the type, as the user wrote it.
+    structs : frozenset of str
+        Names of the structs that the preamble declares.
+
+    Raises
+    ------
+    TemplateError
+        If no type has this name.
+    """
     if name in NARROW:
         return NARROW[name], scalar(NARROW[name])
     if name in _NUMPY_NAMES:

@@ -275,7 +275,10 @@ class Written(NamedTuple):
 
 
 class Neighbours(np.lib.mixins.NDArrayOperatorsMixin):
-    """A stand-in for an array. A call with offsets is the element at this distance."""
+    """A stand-in for an array in a traced stencil function. A call with integer offsets returns a neighbour element.
+
+    Only elements have operators. An operator or a NumPy function on the stand-in itself is refused.
+    """
 
     def __init__(self, trace: Trace, dtype: np.dtype, name: str, shown: str) -> None:
         self._trace, self._dtype, self._name, self._shown = trace, dtype, name, shown

@@ -167,7 +167,15 @@ def _images_and_shape(op: str, shape: Ints, axes: Axis, rows: int, columns: int)
 
 
 def _inverse_of(op: str, matrix: Any, is_inverse: bool) -> tuple[float, ...]:
-    """Return the matrix from points of the result to points of the image, row after row."""
+    """Return the affine 2 × 3 matrix from points of the result to points of the image: six numbers, row by row.
+
+    `matrix` is inverted, unless `is_inverse` says that it already maps in this direction.
+
+    Raises
+    ------
+    ArgumentError
+        If `matrix` is not of 2 × 3 finite numbers, or has no inverse.
+    """
     try:
         affine = np.asarray(matrix, np.float64)
     except (TypeError, ValueError, OverflowError) as error:

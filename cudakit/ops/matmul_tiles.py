@@ -331,9 +331,9 @@ def _of_one_batch(place: ArrayPlace, a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def _operand(place: ArrayPlace, x: Any, operand: OperandLayout) -> Any:
-    """Return the memory of a matrix or a batch.
+    """Return a matrix or a batch in the memory that the kernel reads: its own memory, or a copy with padded rows.
 
-    It is copied, with rows padded for TMA, if the kernel could not read it, or only slowly.
+    `operand` holds the earlier choice of the layout. The array is copied if it names a reason for a copy.
     """
     shape, dtype = x.shape, x.dtype
     if operand.reason is None:

@@ -245,7 +245,10 @@ class Report(Reported, Witness):
         return note
 
     def _note_of(self, stream: str, ordered: bool) -> _Note:
-        """Return the note of a use, from the work that this thread has begun."""
+        """Return a new note of a use: stream, call site, and the name of the innermost work that this thread has begun.
+
+        With `ordered`, also marks this work as ordered.
+        """
         note = _Note(self, stream, call_site())
         if self._thread.works:
             frame = self._thread.works[-1]

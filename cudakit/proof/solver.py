@@ -263,7 +263,7 @@ def lemmas(formulas: Iterable[Formula], mixed: bool) -> list[Formula]:
 
 
 def _sizes(product: Monomial) -> Monomial:
-    """The factors that are the same in all threads, where a product has any."""
+    """Return the factors that are the same in all threads, or all factors if each of them varies by thread."""
     return tuple(symbol for symbol in product if not symbol.varies) or product
 
 

@@ -617,7 +617,10 @@ class Generator:
 
 @functools.lru_cache(1024)
 def _sources(count: int) -> tuple[Source, ...]:
-    """Return where a replayed method gets keys, stream number and the next position from."""
+    """Return three expressions for replayed calls of a generator's method: its keys, its stream number, its position.
+
+    The expression of the position also moves the generator on by `count` numbers.
+    """
     return "self._keys", "self._number", Drawn("self._position", f"self._reserve({count})")
 
 

@@ -328,7 +328,10 @@ class Clocks(Segments):
         self.clocks[stream] = clock
 
     def finish(self, use: Use) -> None:
-        """Record that `use` and all work before it are done, as the host has seen: no stream waits for it any more."""
+        """Record that the host has seen `use` done, and with it all earlier work of its stream.
+
+        All work of other streams that came before `use` is recorded as done, too. No stream waits for finished work.
+        """
         for other, count in (*use.clock.items(), (use.stream, use.count)):
             if count > self._finished.get(other, 0):
                 self._finished[other] = count

@@ -284,7 +284,10 @@ def _texture_span(source: Any) -> Range:
 
 
 def _cupy_texture_span(resource: Any) -> Range:
-    """Return the address range of the source of CuPy's texture, as `_texture_span`."""
+    """Return the first address of the memory of a CuPy texture, and the address after its last.
+
+    A CUDA array has one byte at its handle. A texture without memory has an empty range.
+    """
     if resource.arr is not None:
         return span_of(resource.arr)
     return (resource.cuArr.ptr, resource.cuArr.ptr + 1) if resource.cuArr is not None else _NOTHING

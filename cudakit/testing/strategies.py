@@ -181,7 +181,10 @@ def configs(most_blocks: int = 64, dims: int = 1, threads: Sequence[int] = ()) -
     size = st.sampled_from(threads) if threads else st.sampled_from(usual) | st.integers(1, _MOST_THREADS)
 
     def spread(count: int, among: tuple[int, ...]) -> tuple[int, ...]:
-        """`count` as a product, over as many axes as there are."""
+        """Return factors whose product is `count`: first the remaining factor, then one for each number of `among`.
+
+        Each of these factors is the largest divisor of the rest that is not above its number.
+        """
         found, rest = [], count
         for wanted in among:
             side = next(each for each in range(min(wanted, rest), 0, -1) if rest % each == 0)

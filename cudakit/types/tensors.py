@@ -61,7 +61,10 @@ class TensorLayout(NamedTuple):
         return self.offsets(rank)[-1] + (8 if self.wide else 4)
 
     def offsets(self, rank: int) -> tuple[int, ...]:
-        """Return the offset of each passed value in bytes."""
+        """Return the byte offsets of the passed numbers in the kernel argument.
+
+        Order of the numbers: the address, the extents, the strides.
+        """
         strides = 8 + 4 * rank
         strides += -strides % 8 if self.wide else 0
         size = 8 if self.wide else 4

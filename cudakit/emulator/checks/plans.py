@@ -179,7 +179,10 @@ class Plan:
 
     @property
     def is_of_read_only(self) -> bool:
-        """True if the instruction loads read-only data, which nobody may write while the kernel runs."""
+        """True if the instruction is a load with ``.nc``: of global memory that nothing writes while the kernel runs.
+
+        Loads of constant memory and of parameters do not count.
+        """
         return self.instr.opcode == "ld" and "nc" in self.instr.modifiers
 
     def needs_written(self, access: Access) -> bool:

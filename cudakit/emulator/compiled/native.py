@@ -191,7 +191,19 @@ def code_of(source: Source, layout: Layout, short: int) -> Tier:
 
 
 def make(source: Source, layout: Layout, short: int, optimised: bool) -> Tier:
-    """Compile a kernel, and keep its code on disk.
+    """Compile a kernel to machine code, store the code in the disk cache, and return it.
+
+    Parameters
+    ----------
+    source : Source
+        Kernel to compile.
+    layout : Layout
+        Properties of the thread block and of the CPU, such as the number of lanes in a vector.
+    short : int
+        Number of instructions up to which a kernel is optimized at its first compile. It is a part of the cache key
+        only.
+    optimised : bool
+        Whether to compile in the optimized tier. False: in the baseline tier.
 
     Raises
     ------

@@ -184,7 +184,10 @@ class Scaffold:
         return f"chain.b{self.flow.order[place]}" if place < len(self.flow.order) else "chain.end"
 
     def behind(self, place: int) -> str:
-        """Return the label behind a block: the ends of loops whose last block it is, then the next block."""
+        """Return the name of the label behind a block. Writes no code.
+
+        The code at this label ends the loops whose last block it is, and goes on to the next block.
+        """
         return f"behind.b{self.flow.order[place]}"
 
     # ── lanes ──

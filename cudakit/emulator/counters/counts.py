@@ -111,7 +111,10 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """Accesses to shared memory: loads, stores, and copies to it by ``cp.async``."""
+    """Counters of requests to shared memory: loads, stores, and copies to it by ``cp.async``.
+
+    Each counter has the requests, their wavefronts and their bank conflicts.
+    """
 
     loads: SharedRequests = SharedRequests()
     stores: SharedRequests = SharedRequests()

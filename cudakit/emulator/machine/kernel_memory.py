@@ -112,7 +112,11 @@ _FREE = frozenset({"%SP", "%SPL"})
 
 
 def frame_bytes(function: Function, local_bytes: int) -> int:
-    """Estimate the stack frame of a call in bytes; the variables take `local_bytes`."""
+    """Estimate the bytes of a function's stack frame. Parameters are not included.
+
+    The frame holds the local variables, of `local_bytes` bytes. A function that makes calls also saves the return words
+    and the registers in use over its calls. The result is then rounded up to a multiple of 8.
+    """
     calls = [code for code, instr in enumerate(function.code) if instr.opcode == "call"]
     if not calls:
         return local_bytes

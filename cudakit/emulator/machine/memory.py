@@ -48,9 +48,19 @@ class Reach:
         self._reached: dict[int, np.ndarray] = {}
 
     def find(self, address: int, size: int, memory: Iterable[np.ndarray]) -> list[np.ndarray]:
-        """Return newly reachable arrays, if one of them has `size` bytes at `address`.
+        """Return the arrays that become reachable by pointers in `memory`, if the array at `address` is reachable.
 
-        Empty where no array has these bytes, or where the launch's `memory`, bytes each, holds no pointer to it.
+        The list is empty if no array has `size` bytes at `address`, or if no pointer leads to this array.
+        Pointers are followed from array to array.
+
+        Parameters
+        ----------
+        address : int
+            First address of the bytes.
+        size : int
+            Number of bytes.
+        memory : iterable of numpy.ndarray
+            Memory of the launch, in which pointers are looked for, as arrays of bytes.
         """
         target = next((array for array in self._arrays() if _has(array, address, size)), None)
         if target is None:

@@ -117,7 +117,7 @@ class Marks:
         return None
 
     def watch(self, count: int) -> None:
-        """Add `count` watchers, or remove them where it is negative."""
+        """Add `count` watchers, or remove them where it is negative. New arrays are marked while there is a watcher."""
         self.watchers += count
 
     def _forget(self, number: int, unwritten: Unwritten) -> None:

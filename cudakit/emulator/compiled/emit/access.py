@@ -422,7 +422,10 @@ class Access:
 
 
 def by_turns(b: Builder, done_label: str) -> Iterator[X]:
-    """Write a loop over all lanes, several in each turn, that ends at a label; yield the lanes of a turn."""
+    """Write a loop over all lanes. Yield the index of each lane of one turn, one after the other.
+
+    The caller writes the code for one lane after each yield. Several lanes share a turn. The loop ends at `done_label`.
+    """
     text, turn, before = b.text, b.text.fresh("turn"), b.text.here
     text.jump(turn)
     text.label(turn)

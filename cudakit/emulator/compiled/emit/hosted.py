@@ -61,7 +61,11 @@ def hand_over(instr: Instruction, b: Builder, more: tuple[X, ...] = ()) -> list[
 
 
 def lane_by_lane(b: Builder, quick: Callable[[X], X]) -> None:
-    """Run the current instruction lane by lane: by `fast`, and by the interpreter where that fails."""
+    """Write code that runs the current instruction for one lane after the other.
+
+    ``quick(lane)`` writes the fast code for a lane, and returns the bit (an ``i1``) that says whether the code did it.
+    Where the bit is 0, the host runs the instruction for this lane.
+    """
     text = b.text
     otherwise, done_label = text.fresh("otherwise"), text.fresh("done")
     loop, lane = next_lane(b, done_label)
