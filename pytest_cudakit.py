@@ -1,6 +1,6 @@
-"""The pytest plugin that comes with cudakit: where kernels of tests run, and counters of what they do.
+"""The pytest plugin of cudakit: fixtures for a stream and for counters, and options of the emulator's checks.
 
-Nothing of cudakit is imported before a test asks for a fixture; it stands beside the package for that.
+The plugin is a module beside the package, so that cudakit is imported only when a test uses a fixture.
 """
 
 from __future__ import annotations
@@ -13,71 +13,71 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from cudakit.emulator.checks.findings import Report as Found
+    from cudakit.emulator.checks.findings import Report as Findings
     from cudakit.emulator.counters.report import Report
 
-#: What a search found in the kernels of a test.
-_FOUND: pytest.StashKey[Found] = pytest.StashKey()
+#: Findings of the search in further orders of threads, of a test.
+_FINDINGS: pytest.StashKey[Findings] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """What the emulator looks for in the kernels of tests, and how often with threads in another order."""
+    """Add the options of the emulator's checks."""
     group = parser.getgroup("cudakit", "cudakit")
     group.addoption(
         "--cudakit-check",
         choices=("raise", "warn", "off"),
         default="raise",
-        help="what is done with races, reads of what nobody wrote and the like on cuda_stream; default: raise",
+        help="how races, reads of unwritten memory and other findings on cuda_stream are reported; default: raise",
     )
     group.addoption(
         "--cudakit-strict",
         choices=("on", "off"),
         default="on",
-        help="whether cuda_stream of the emulator tells arrays of the host and of the device apart; default: on",
+        help="whether cuda_stream of the emulator refuses host arrays where a GPU would; default: on",
     )
     group.addoption(
         "--cudakit-schedules",
         type=int,
         default=0,
         metavar="N",
-        help="look for a fault of each launch on cuda_stream in up to N further orders of its threads",
+        help="repeat each launch on cuda_stream in up to N further orders of its threads",
     )
     group.addoption(
         "--cudakit-schedule",
         type=_order,
         metavar="SEED[,SWITCH…]",
-        help="run kernels of cuda_stream with threads in this order, as a failure under --cudakit-schedules names it",
+        help="run kernels of cuda_stream in this order of threads, which a failure under --cudakit-schedules reports",
     )
 
 
-def _order(given: str) -> int | tuple[int, ...]:
-    """An order of threads as it is written: ``7``, or a seed and its switches, ``3,0,12``; of none of them ``3,``."""
-    numbers = [each.strip() for each in given.strip("()").removesuffix(",").split(",")]
-    if not all(each.isdecimal() for each in numbers):
-        raise argparse.ArgumentTypeError(f"a seed, or a seed and the numbers of its switches, as 3,0,12; got {given!r}")
-    return tuple(map(int, numbers)) if "," in given else int(numbers[0])
+def _order(text: str) -> int | tuple[int, ...]:
+    """Parse an order of threads: a seed, ``7``, or a seed and its switches, ``3,0,12``; without switches ``3,``."""
+    numbers = [number.strip() for number in text.strip("()").removesuffix(",").split(",")]
+    if not all(number.isdecimal() for number in numbers):
+        raise argparse.ArgumentTypeError(f"a seed, or a seed and the numbers of its switches, as 3,0,12; got {text!r}")
+    return tuple(map(int, numbers)) if "," in text else int(numbers[0])
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuse options that mean nothing together."""
+    """Refuse options that contradict each other."""
     if config.getoption("--cudakit-schedules") < 0:
         raise pytest.UsageError("--cudakit-schedules takes a number from 0 up")
     if config.getoption("--cudakit-schedules") and config.getoption("--cudakit-check") == "off":
-        raise pytest.UsageError("--cudakit-schedules looks by the checks, which --cudakit-check=off turns off")
+        raise pytest.UsageError("--cudakit-schedules needs the checks, which --cudakit-check=off turns off")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Say beside a failure that a search found how to run it again."""
+    """Add the command that repeats a failure to its report."""
     report = yield
-    found = item.stash.get(_FOUND, None)
-    orders = [each.schedule for each in found.findings if each.schedule is not None] if found is not None else []
+    findings = item.stash.get(_FINDINGS, None)
+    orders = [finding.schedule for finding in findings.findings if finding.schedule is not None] if findings else []
     if report.failed and call.when == "call" and orders:
         order = str(orders[0]).strip("()").replace(" ", "")
-        again = f"pytest --cudakit-schedule={order} '{item.nodeid}'"
-        report.sections.append(("cudakit", f"the same order of threads again: {again}"))
+        command = f"pytest --cudakit-schedule={order} '{item.nodeid}'"
+        report.sections.append(("cudakit", f"the same order of threads again: {command}"))
     return report
 
 
@@ -85,20 +85,20 @@ def pytest_runtest_makereport(
 def pytest_load_initial_conftests(
     early_config: pytest.Config, parser: pytest.Parser, args: list[str]
 ) -> Generator[None, None, None]:
-    """Add ``--gpu``, unless a project's conftest or another plugin has an option of that name: that one counts then."""
+    """Add ``--gpu``, unless a project's conftest or another plugin has an option of this name."""
     yield
     try:
         _, unknown = parser.parse_known_and_unknown_args(["--gpu"])
     except pytest.UsageError:
         return  # there is one, which takes a value
     if "--gpu" in unknown:
-        what = "run kernels of cuda_stream on a GPU; finding none is a failure"
-        parser.getgroup("cudakit", "cudakit").addoption("--gpu", action="store_true", help=what)
+        text = "run kernels of cuda_stream on a GPU; without a GPU the tests fail"
+        parser.getgroup("cudakit", "cudakit").addoption("--gpu", action="store_true", help=text)
 
 
 @pytest.fixture
 def cuda_stream(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """A stream: of the emulator or, under ``--gpu``, of the GPU; arrays that are made meanwhile are of its place."""
+    """A stream of the emulator or, with ``--gpu``, of the GPU; it is the current stream of the test."""
     import cudakit as ck
 
     on_gpu = bool(request.config.getoption("--gpu", False))
@@ -112,7 +112,7 @@ def cuda_stream(request: pytest.FixtureRequest) -> Iterator[Any]:
     count = 0 if on_gpu else request.config.getoption("--cudakit-schedules")
     with contextlib.ExitStack() as entered:
         if count:
-            request.node.stash[_FOUND] = entered.enter_context(ck.check(schedules=count))
+            request.node.stash[_FINDINGS] = entered.enter_context(ck.check(schedules=count))
         entered.enter_context(ck.using(stream))
         yield stream
     stream.sync()
@@ -120,10 +120,10 @@ def cuda_stream(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 @pytest.fixture
 def cuda_counters(cuda_stream: Any) -> Iterator[Report]:
-    """The counters of what the test's kernels do on `cuda_stream`; a GPU has none that a program may read."""
+    """Counters of the test's kernels on `cuda_stream`; with ``--gpu`` the test is skipped."""
     import cudakit as ck
 
     if not isinstance(cuda_stream, ck.emulator.EmulatedStream):
-        pytest.skip("counters are the emulator's")
+        pytest.skip("only the emulator has counters")
     with ck.emulator.counters(cuda_stream) as report:
         yield report

@@ -30,7 +30,7 @@ _CUDA_SUFFIXES: Final = (".cu", ".cuh")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command with the given arguments, by default the program's own; return its exit status."""
+    """Run the command and return its exit status; `arguments` default to those of the process."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     # What follows -- is the program's own, wherever options of ours stand.
     takes_program = words[:1] in (["check"], ["inspect"], ["debug"])
@@ -102,81 +102,109 @@ def parser() -> Parser:
     info = _command(commands, "info", _info, text)
     info.add_argument("--json", action="store_true", help="write JSON: the sections of ck.show_config")
 
-    cache = commands.add_parser("cache", help="look into the cache of compiled kernels, or clear it")
+    cache = commands.add_parser(
+        "cache", help="show the cache of compiled kernels, clear it, or move kernels to another machine"
+    )
     actions = cache.add_commands("actions", "ACTION")
 
-    info = _command(actions, "info", _cache_info, "say where the cache is and how much it holds")
+    info = _command(actions, "info", _cache_info, "show the folder of the cache, its number of kernels and its size")
     info.add_argument("--json", action="store_true", help="write JSON")
 
-    listing = _command(actions, "list", _list, "list the compiled kernels, the most recently used first")
-    listing.add_argument("--json", action="store_true", help="write JSON, with all that each key is made of")
+    listing = _command(actions, "list", _list, "list the compiled kernels, most recently used first")
+    listing.add_argument("--json", action="store_true", help="write JSON, with the parts of each key")
 
-    explain = _command(actions, "explain", _explain, "say whether a kernel is in the cache and, if not, why not")
-    explain.add_argument("source", type=Path, metavar="SOURCE", help="the CUDA C++ file")
-    explain.add_argument("--kernel", metavar="NAME", help="which of its kernels, if it has several")
+    explain = _command(actions, "explain", _explain, "show whether a kernel is in the cache and, if not, what differs")
+    explain.add_argument("source", type=Path, metavar="SOURCE", help="CUDA C++ file")
+    explain.add_argument("--kernel", metavar="NAME", help="name of the kernel, if the file has several")
     explain.add_argument(
-        "--args", default="", metavar="LIST", help="the template arguments, separated by commas, such as float,256"
+        "--args", default="", metavar="LIST", help="template arguments, separated by commas, such as float,256"
     )
-    explain.add_argument("--arch", help="the architecture, such as sm_90; by default the GPU's or the emulator's")
+    explain.add_argument("--arch", help="arch, such as sm_90; default: that of the GPU, or of the emulator")
 
     clear = _command(actions, "clear", _clear, "remove compiled kernels from the cache")
     clear.add_argument(
         "pattern",
         nargs="?",
         metavar="PATTERN",
-        help="only those whose file or kernel name contains this; * stands for any text",
+        help="only kernels whose file or name contains this text; * stands for any text",
     )
 
-    giving = _command(actions, "export", _export, "write compiled kernels into a file, for machines without a compiler")
-    giving.add_argument("file", type=Path, metavar="FILE", help="the file to write")
-    giving.add_argument("pattern", nargs="?", metavar="PATTERN", help="only those whose file or name contains this")
+    giving = _command(actions, "export", _export, "write compiled kernels to a file, for machines without a compiler")
+    giving.add_argument("file", type=Path, metavar="FILE", help="file to write")
+    giving.add_argument(
+        "pattern", nargs="?", metavar="PATTERN", help="only kernels whose file or name contains this text"
+    )
 
-    taking = _command(actions, "import", _import, "take compiled kernels from such a file; their code runs here")
-    taking.add_argument("file", type=Path, metavar="FILE", help="the file to read")
+    taking = _command(
+        actions,
+        "import",
+        _import,
+        "read compiled kernels from an exported file; their code will run here: trust its source",
+    )
+    taking.add_argument("file", type=Path, metavar="FILE", help="file to read")
 
-    check = _command(commands, "check", _check, "run a program with its kernels on the emulator, and say what is wrong")
+    check = _command(
+        commands,
+        "check",
+        _check,
+        "run a program on the emulator and report races, accesses out of bounds and other faults of its kernels",
+    )
     _add_program(check)
     check.add_argument(
-        "--schedules", type=int, default=0, metavar="N", help="look for faults in up to N further orders of threads too"
+        "--schedules",
+        type=int,
+        default=0,
+        metavar="N",
+        help="repeat each launch in up to N further orders of its threads",
     )
 
-    prove = _command(commands, "prove", _prove, "say whether kernels stay in bounds and never race, for all sizes")
-    prove.add_argument("source", type=Path, metavar="FILE", help="the CUDA C++ file")
-    prove.add_argument("--kernel", metavar="NAME", help="only this one of its kernels")
+    prove = _command(commands, "prove", _prove, "prove for all sizes that kernels stay in bounds and do not race")
+    prove.add_argument("source", type=Path, metavar="FILE", help="CUDA C++ file")
+    prove.add_argument("--kernel", metavar="NAME", help="name of a kernel; default: all kernels of the file")
     prove.add_argument(
         "--timeout",
         type=float,
         default=10.0,
         metavar="SECONDS",
-        help="a question's, on a common machine; by default 10",
+        help="time limit of the solver for one question, on a common machine; default: 10",
     )
-    prove.add_argument("--arch", default="sm_90", help="the architecture that is compiled for; by default sm_90")
+    prove.add_argument("--arch", default="sm_90", help="arch to compile for; default: sm_90")
     prove.add_argument("--json", action="store_true", help="write JSON")
 
-    inspect = _command(commands, "inspect", _inspect, "run a program on the emulator, and say what its kernels do")
+    inspect = _command(
+        commands,
+        "inspect",
+        _inspect,
+        "run a program on the emulator and report memory accesses, divergence and instructions of its kernels",
+    )
     _add_program(inspect)
     inspect.add_argument(
-        "--html", nargs="?", type=Path, const=Path(), metavar="PAGE", help="write a page; by default beside the program"
+        "--html",
+        nargs="?",
+        type=Path,
+        const=Path(),
+        metavar="PAGE",
+        help="write an HTML page; default: beside the program",
     )
-    inspect.add_argument("--card", default="H200", help="whose roofline is drawn; by default an H200's")
+    inspect.add_argument("--card", default="H200", help="card whose roofline is drawn; default: H200")
 
-    debug = _command(commands, "debug", _debug, "run a program on the emulator, and step through a kernel of it")
+    debug = _command(commands, "debug", _debug, "run a program on the emulator and step through a kernel")
     debug.add_argument(
         "program",
         metavar="FILE[:LINE]",
-        help="the Python file, and the line to stop at; by default the begin of its first kernel; its own arguments "
+        help="Python file, and line at which to stop; default: the start of its first kernel; arguments of the program "
         "follow after --",
     )
 
-    demo = _command(commands, "demo", _demo, "take a photograph through three kernels: gray, blur, histogram")
-    demo.add_argument("photo", nargs="?", type=Path, metavar="PHOTO", help="an image file; by default a portrait")
-    demo.add_argument("--arch", help="an architecture to compile the kernels for besides, such as sm_90")
+    demo = _command(commands, "demo", _demo, "run three kernels on a photograph: gray, blur, histogram")
+    demo.add_argument("photo", nargs="?", type=Path, metavar="PHOTO", help="image file; default: a portrait")
+    demo.add_argument("--arch", help="arch to compile the kernels for too, such as sm_90")
     demo.add_argument(
         "--output",
         type=Path,
         default=Path(),
         metavar="FOLDER",
-        help="the picture's folder, or its file, as in blur.png; by default cudakit-demo.png in the current folder",
+        help="folder of the picture, or its file, as in blur.png; default: cudakit-demo.png in the current folder",
     )
 
     text = "write a script that completes commands, options and files in a shell"
@@ -186,15 +214,15 @@ def parser() -> Parser:
 
 
 def _command(group: Any, name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
-    """A command, or an action of one, that `run` carries out."""
-    made: argparse.ArgumentParser = group.add_parser(name, help=text)
-    made.set_defaults(run=run, parser=made)
-    return made
+    """Add a command, or an action of a command, that `run` carries out."""
+    command: argparse.ArgumentParser = group.add_parser(name, help=text)
+    command.set_defaults(run=run, parser=command)
+    return command
 
 
 def _add_program(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "program", type=Path, metavar="FILE", help="the Python file; its own arguments follow after --"
+        "program", type=Path, metavar="FILE", help="Python file; arguments of the program follow after --"
     )
     command.add_argument("--json", action="store_true", help="write JSON")
 
@@ -261,9 +289,9 @@ def _explain(options: argparse.Namespace) -> int:
     kernel = Kernel.from_file(options.source, options.kernel)
     if arguments := split_arguments(options.args):
         kernel = kernel[arguments if len(arguments) > 1 else arguments[0]]
-    wanted = kernel.specialization(arch=options.arch)
-    request = first_request(wanted)
-    if default_cache().imported(wanted) is not None:
+    specialization = kernel.specialization(arch=options.arch)
+    request = first_request(specialization)
+    if default_cache().imported(specialization) is not None:
         print(f"hit: {request.label} is in the cache, imported.")
         return 0
     for line in _told(default_cache().explain(request)):
@@ -314,13 +342,13 @@ def _export(options: argparse.Namespace) -> int:
     count, alone = default_cache().export_to(options.file, options.pattern)
     print(f"Wrote {counted(count, 'kernel')} to {options.file}.")
     for label in alone:
-        print(f"left out, for it depends on files of this machine: {label}", file=sys.stderr)
+        print(f"left out, because it depends on files of this machine: {label}", file=sys.stderr)
     return 0 if count else 1
 
 
 def _import(options: argparse.Namespace) -> int:
     count = default_cache().import_from(options.file)
-    print(f"Took in {counted(count, 'kernel')}.")
+    print(f"Imported {counted(count, 'kernel')}.")
     return 0
 
 
@@ -381,6 +409,9 @@ def _prove(options: argparse.Namespace) -> int:
 
 
 def _inspect(options: argparse.Namespace) -> int:
+    from cudakit.emulator.face import card_of
+
+    card_of(options.card)  # an unknown card is an error before the program runs
     ran = _ran(options, checked=False)
     if options.json:
         print(ran.to_json(options.program))

@@ -304,6 +304,16 @@ class TestErrors:
         assert usage.startswith("usage: cudakit")
         assert last.endswith(error)
 
+    def test_an_unknown_card_is_an_error_before_the_program_runs(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        path = tmp_path / "program.py"
+        path.write_text("print('ran')")
+        assert cli.main(["inspect", str(path), "--card", "H20"]) == 1
+        captured = capsys.readouterr()
+        assert captured.err.startswith("cudakit: unknown card 'H20'; expected one of H200, H100")
+        assert captured.out == ""
+
     @pytest.mark.parametrize("command", ["check", "inspect", "debug"])
     def test_cuda_code_is_no_program(self, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         path = tmp_path / "k.cu"

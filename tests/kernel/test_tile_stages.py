@@ -408,7 +408,7 @@ def test_by_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     assert f"hit: {source}: scale<float, 64> is in the cache, " in told(*explain)
     assert [line.split()[-5:-3] for line in told("cache", "list").splitlines()[1:]] == [["KiB", "sm_90"]] * 2
     assert "Wrote 2 kernels" in told("cache", "export", str(file))
-    assert "Took in 2 kernels" in told("cache", "import", str(file), folder="other")
+    assert "Imported 2 kernels" in told("cache", "import", str(file), folder="other")
     assert "scale<float, 64> is in the cache, imported." in told(*explain, folder="other")
     told("cache", "clear", "scale")
     assert "miss: " in told(*explain)

@@ -151,7 +151,7 @@ def test_what_cannot_be_copied(stream: Any, xp: Any) -> None:
         ck.memory.copy(x, x.T, stream)
     with pytest.raises(ck.ArgumentError, match=r"source .* float64"):
         ck.memory.copy(x, np.zeros((3, 4)), stream)
-    with pytest.raises(ck.ArgumentError, match="copy: source is list"):
+    with pytest.raises(ck.ArgumentError, match="copy: source must be a NumPy array, got list"):
         ck.memory.copy(x, [[0.0] * 4] * 3, stream)
     readonly = np.zeros((3, 4), "f4")
     readonly.flags.writeable = False
@@ -256,7 +256,7 @@ def test_register(stream: Any, xp: Any) -> None:
     assert seen() is None
     readonly = np.ones(4)
     readonly.flags.writeable = False
-    for wrong, why in ((readonly, "read-only"), (np.zeros(0), "empty"), ([1], "array is list")):
+    for wrong, why in ((readonly, "read-only"), (np.zeros(0), "empty"), ([1], "array must be a NumPy array, got list")):
         with pytest.raises(ck.ArgumentError, match=f"register: .*{why}"):
             ck.memory.register(wrong)  # type: ignore[arg-type]
 

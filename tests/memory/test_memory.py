@@ -89,7 +89,7 @@ def test_an_output_on_the_device_that_does_not_fit(stream: Any, xp: Any) -> None
         ck.to_device(a, stream, out=xp.zeros((5, 4), np.float32))
     with pytest.raises(ck.ArgumentError, match=r"to_device: out has .*dtype float64"):
         ck.to_device(a, stream, out=xp.zeros((4, 5)))
-    with pytest.raises(ck.ArgumentError, match="to_device: out is list"):
+    with pytest.raises(ck.ArgumentError, match="to_device: out must be a NumPy array, got list"):
         ck.to_device(a, stream, out=[])
 
 
@@ -130,22 +130,22 @@ def test_out_that_does_not_fit(stream: Any) -> None:
     readonly.flags.writeable = False
     with pytest.raises(ck.ArgumentError, match="read-only"):
         ck.to_host(x, stream, out=readonly)
-    with pytest.raises(ck.ArgumentError, match="out is list"):
+    with pytest.raises(ck.ArgumentError, match="out must be a NumPy array, got list"):
         ck.to_host(x, stream, out=[])  # type: ignore[arg-type]
 
 
 def test_what_is_no_array(stream: Any) -> None:
-    with pytest.raises(ck.ArgumentError, match="to_device: array is list"):
+    with pytest.raises(ck.ArgumentError, match="to_device: array must be a NumPy array, got list"):
         ck.to_device([1, 2], stream)
     with pytest.raises(ck.ArgumentError, match="dtype object"):
         ck.to_device(np.array([None]), stream)
-    with pytest.raises(ck.ArgumentError, match="to_host: array is list"):
+    with pytest.raises(ck.ArgumentError, match="to_host: array must be a NumPy array, got list"):
         ck.to_host([1, 2], stream)
 
 
 @pytest.mark.gpu
 def test_host_and_device_are_not_confused(stream: Any, xp: Any) -> None:
-    with pytest.raises(ck.ArgumentError, match="to_device: array is list"):
+    with pytest.raises(ck.ArgumentError, match="to_device: array must be a NumPy array, got list"):
         ck.to_device([1.0], stream)
     with pytest.raises(ck.ArgumentError, match="to_host: array is ndarray"):
         ck.to_host(np.ones(4), stream)

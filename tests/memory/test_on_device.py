@@ -616,8 +616,14 @@ def test_registered_memory_is_locked_as_far_as_it_reaches_and_unlocked_once(
     assert arguments._registered == [0]
     read_only = numbers(3)
     read_only.flags.writeable = False
-    for array, words in ((read_only, "read-only"), (numbers(0), "array is empty"), ([1], "array is list")):
-        with pytest.raises(ck.ArgumentError, match=f"register: {words}|register: array is {words}"):
+    for array, words in (
+        (read_only, "read-only"),
+        (numbers(0), "array is empty"),
+        ([1], "must be a NumPy array, got list"),
+    ):
+        with pytest.raises(
+            ck.ArgumentError, match=f"register: array {words}|register: array is {words}|register: {words}"
+        ):
             ck.memory.register(array)  # type: ignore[arg-type]
 
 

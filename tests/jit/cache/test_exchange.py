@@ -251,7 +251,7 @@ def test_by_the_command(tmp_path: Path) -> None:
     assert run("a", "-m", "cudakit", "cache", "export", str(tmp_path / "k.zip")) == (
         f"Wrote 1 kernel to {tmp_path / 'k.zip'}.\n"
     )
-    assert run("b", "-m", "cudakit", "cache", "import", str(tmp_path / "k.zip")) == "Took in 1 kernel.\n"
+    assert run("b", "-m", "cudakit", "cache", "import", str(tmp_path / "k.zip")) == "Imported 1 kernel.\n"
     blocked = "from cudakit.jit.compile import nvrtc; nvrtc.Request.compile = None; "
     assert "scale<float>" in run("b", "-c", blocked + program)
 
