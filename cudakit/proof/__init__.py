@@ -1,1 +1,1 @@
-"""Proofs about kernels: no access out of bounds and no race, for all sizes that meet what is stated."""
+"""Proofs about kernels: no access out of bounds and no race, for all sizes that meet the statements."""

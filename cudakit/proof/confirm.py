@@ -1,4 +1,4 @@
-"""A counterexample, run on the emulator."""
+"""Counterexamples of proofs, and their runs on the emulator."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ from cudakit.proof.terms import Formula, Polynomial, Symbol, at_least, everythin
 
 _MOST_THREADS, _MOST_BYTES = 1 << 18, 1 << 28
 _STEPS = 1 << 18
-#: Beyond which an integer argument may mean more rounds of a loop than can be run.
+#: Largest integer argument of an example: a larger one may mean more rounds of a loop than can run.
 _MOST_NUMBER = 4096
 _ALIGN = 256
-#: Bytes around an array that are no other's, so that what lies just outside is a fault.
+#: Unused bytes around an array, so that an access just outside is a fault.
 _AROUND = 4096
 
 
 @dataclass(frozen=True)
 class Example:
-    """A launch at which something is wrong.
+    """A launch with a fault.
 
     Attributes
     ----------
     arguments : dict
-        Integer arguments, and the lengths of arrays by ``len(x)``.
+        Integer arguments, and the lengths of arrays as ``len(x)``.
     grid, block : tuple of int
     shared_bytes : int
     fault : str
-        What the emulator says of it; empty where it finds nothing.
+        Fault that the emulator reports; empty if it reports none.
     was_run : bool
-        Whether it was run: it may be too large.
+        Whether the launch was run: it may be too large.
     null : tuple of str
-        Arguments that are None.
+        Names of arguments that are None.
     contents : dict
-        Of arrays of whose elements something is stated: elements, which are repeated over the array.
+        Elements of arrays that have statements about their elements. They are repeated over the array.
     """
 
     arguments: dict[str, int]
@@ -65,7 +65,7 @@ class Example:
 
 
 def small(problem: Problem) -> list[Formula]:
-    """What keeps a launch small enough for the emulator, and smaller."""
+    """Return limits that keep a launch small enough for the emulator, and tighter ones."""
     total = polynomial(0)
     for array in problem.arrays.values():
         if array.space == "global":
@@ -78,10 +78,10 @@ def small(problem: Problem) -> list[Formula]:
     return limits
 
 
-def value_of(given: Polynomial, values: dict[Symbol, int]) -> int:
-    """A polynomial's value."""
+def value_of(expression: Polynomial, values: dict[Symbol, int]) -> int:
+    """Return the value of a polynomial."""
     total = 0
-    for product, factor in given.terms.items():
+    for product, factor in expression.terms.items():
         for symbol in product:
             factor *= values.get(symbol, symbol.low or 0)
         total += factor
@@ -89,10 +89,10 @@ def value_of(given: Polynomial, values: dict[Symbol, int]) -> int:
 
 
 def example(problem: Problem, values: dict[Symbol, int]) -> Example:
-    """The launch that a solver's values tell of."""
+    """Return the launch described by a solver's values."""
     arguments = {name: values.get(symbol, _least(symbol)) for name, symbol in problem.scalars.items()}
     arguments |= {symbol.name: values.get(symbol, 0) for symbol in problem.lengths.values()}
-    sizes = [tuple(value_of(each, values) for each in extents) for extents in (problem.grid, problem.block)]
+    sizes = [tuple(value_of(extent, values) for extent in extents) for extents in (problem.grid, problem.block)]
     null = tuple(name for name, symbol in problem.pointers.items() if values.get(symbol, 1) == 0)
     return Example(arguments, sizes[0], sizes[1], value_of(problem.shared_bytes, values), null=null)
 
@@ -102,89 +102,93 @@ def _least(symbol: Symbol) -> int:
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What an example is to show: a fault of a kind, at one of some instructions.
+class ExpectedFault:
+    """The fault that an example must show: its category, and the instructions where it may be.
 
     Attributes
     ----------
-    kind : str
-        As `Obligation` has it.
+    category : str
+        Category of the `Obligation`.
     lines : frozenset of int
-        Of the PTX.
+        Lines of the PTX.
     places : frozenset of str
-        Where they come from, as ``file:line``.
+        Source lines of these, as ``file:line``.
     """
 
-    kind: str
+    category: str
     lines: frozenset[int]
     places: frozenset[str]
 
     def of_error(self, text: str) -> bool:
-        """Whether an error is that fault; another one only stops the kernel before it."""
-        if self.kind == "barrier":
+        """Return whether an error is the expected fault. Any other error only stops the kernel earlier."""
+        if self.category == "barrier":
             return "barrier" in text
         at = re.search(r"\(PTX line (\d+)[,)]", text)
-        return self.kind in ("bounds", "alignment") and at is not None and int(at[1]) in self.lines
+        return self.category in ("bounds", "alignment") and at is not None and int(at[1]) in self.lines
 
     def of_finding(self, finding: Finding) -> bool:
-        """Whether what a check found is that fault."""
-        return finding.kind == self.kind and not self.places.isdisjoint(
+        """Return whether a finding of the checks is the expected fault."""
+        return finding.kind == self.category and not self.places.isdisjoint(
             (f"{finding.file}:{finding.line}", finding.other)
         )
 
 
-def ran(found: Example, problem: Problem, kernel: Any, arch: str, wanted: Wanted | None = None) -> Example:
-    """The example, with what the emulator says of what is wanted when it runs it; None: of any fault."""
-    names = [problem.same.get(each.name, each.name) for each in problem.parameters]
-    lengths = [found.arguments.get(f"len({name})", 0) for name in names]
+def run_example(
+    launch: Example, problem: Problem, kernel: Any, arch: str, expected: ExpectedFault | None = None
+) -> Example:
+    """Run an example on the emulator; return it with the expected fault if that shows. None: any fault."""
+    names = [problem.same.get(parameter.name, parameter.name) for parameter in problem.parameters]
+    lengths = [launch.arguments.get(f"len({name})", 0) for name in names]
     pairs = list(zip(problem.parameters, lengths, strict=True))
-    if prod(found.grid) * prod(found.block) > _MOST_THREADS:
-        return found
+    if prod(launch.grid) * prod(launch.block) > _MOST_THREADS:
+        return launch
     if sum(length * element_bytes(parameter) for parameter, length in pairs) > _MOST_BYTES:
-        return found
-    given: list[Any] = []
+        return launch
+    arguments: list[Any] = []
     arrays: dict[str, np.ndarray] = {}
-    held: list[np.ndarray] = []
+    buffers: list[np.ndarray] = []
     for name, (parameter, length) in zip(names, pairs, strict=True):
         if parameter.category == "pointer" and name in arrays:
-            given.append(arrays[name])
-        elif parameter.category == "pointer" and name in found.null:
-            given.append(None)
+            arguments.append(arrays[name])
+        elif parameter.category == "pointer" and name in launch.null:
+            arguments.append(None)
         elif parameter.category == "pointer":
-            arrays[name] = _array(length * parameter.count, parameter.dtype or np.dtype("u1"), held)
-            if elements := found.contents.get(name):
+            arrays[name] = _array(length * parameter.count, parameter.dtype or np.dtype("u1"), buffers)
+            if elements := launch.contents.get(name):
                 arrays[name][:] = np.resize(np.array(elements, arrays[name].dtype), len(arrays[name]))
-            given.append(arrays[name])
+            arguments.append(arrays[name])
         elif parameter.name in problem.scalars:
             dtype = parameter.dtype or np.dtype("i4")
-            given.append(dtype.type(found.arguments[parameter.name]))
+            arguments.append(dtype.type(launch.arguments[parameter.name]))
         else:
-            given.append((parameter.dtype or np.dtype("f4")).type(1))
+            arguments.append((parameter.dtype or np.dtype("f4")).type(1))
     where = emulated_stream(arch=arch, check="off", step_budget=_STEPS)
     fault = ""
     with warnings.catch_warnings(), check() as report:
         warnings.simplefilter("ignore")
         try:
-            kernel(where, config(found.grid, found.block, shared_bytes=found.shared_bytes), *given)
+            kernel(where, config(launch.grid, launch.block, shared_bytes=launch.shared_bytes), *arguments)
         except EmulationError as error:
-            fault = str(error) if wanted is None or wanted.of_error(str(error)) else ""
+            fault = str(error) if expected is None or expected.of_error(str(error)) else ""
         except CudakitError:
             # The launch itself is refused, as one with too much shared memory is: nothing is shown.
-            return found
-    fault = fault or next((str(each) for each in report.findings if wanted is None or wanted.of_finding(each)), "")
-    return replace(found, fault=fault, was_run=True)
+            return launch
+    fault = fault or next(
+        (str(finding) for finding in report.findings if expected is None or expected.of_finding(finding)), ""
+    )
+    return replace(launch, fault=fault, was_run=True)
 
 
-def _array(length: int, dtype: np.dtype, held: list[np.ndarray]) -> np.ndarray:
-    """An array of a few small numbers that begins where arrays of a GPU do, and is no part of another."""
+def _array(length: int, dtype: np.dtype, buffers: list[np.ndarray]) -> np.ndarray:
+    """Return an array of small numbers, aligned as on a GPU, and apart from all other arrays."""
     if length == 0:
         return np.zeros(0, dtype)
     size = length * dtype.itemsize
-    held.append(np.zeros(_AROUND + _ALIGN + size + _AROUND, np.uint8))
-    start = held[-1].ctypes.data + _AROUND
+    buffers.append(np.zeros(_AROUND + _ALIGN + size + _AROUND, np.uint8))
+    start = buffers[-1].ctypes.data + _AROUND
     start += -start % _ALIGN
     memory: Any = (ctypes.c_uint8 * size).from_address(start)
-    made: np.ndarray = np.frombuffer(memory, dtype)
+    array: np.ndarray = np.frombuffer(memory, dtype)
     if dtype.kind in "iufc":
-        made[:] = np.random.default_rng(length).integers(1, 8, length).astype(dtype)
-    return made
+        array[:] = np.random.default_rng(length).integers(1, 8, length).astype(dtype)
+    return array

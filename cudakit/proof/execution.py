@@ -1,9 +1,8 @@
-"""One thread for all: a kernel run with symbols for its indices and its arguments.
+"""Symbolic execution of a kernel: one thread, with symbols for its indices and arguments, stands for all.
 
-Every block of the kernel's flow is passed once, under the condition that a thread comes there; ways that meet are
-joined. A loop whose number of rounds is a number is run round by round. Any other is passed once, for a round with a
-symbol for its number: what changes by the same amount in each round is that amount times the number, all else is
-unknown.
+Each basic block runs once, under the condition that a thread reaches it. Paths that meet are joined. A loop with a
+constant number of rounds runs round by round. Any other loop runs once, for a round with a symbol for its number. A
+register that changes by the same amount in each round is the amount times the number. All others are unknown.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from cudakit.proof.terms import (
     FALSE,
     TRUE,
     Formula,
-    Known,
+    LastRound,
     Polynomial,
     Renaming,
     Symbol,
@@ -41,9 +40,9 @@ Way: TypeAlias = tuple[Path, Values]
 
 @dataclass(frozen=True)
 class Access:
-    """A thread reads or writes `size` bytes from an address on, where `path` holds."""
+    """A read or write of `size` bytes at an address, where `path` holds."""
 
-    given: program.Instruction
+    instr: program.Instruction
     path: Path
     address: Polynomial
     size: int
@@ -53,27 +52,27 @@ class Access:
 
     @property
     def is_write(self) -> bool:
-        return facts.facts_of(self.given).memory[0].use != "loads"
+        return facts.facts_of(self.instr).memory[0].use != "loads"
 
     @property
     def is_atomic(self) -> bool:
-        return facts.is_atomic(self.given)
+        return facts.is_atomic(self.instr)
 
     @property
     def is_of_block(self) -> bool:
-        """Whether it is atomic for threads of its block or cluster alone."""
-        return not {"cta", "cluster"}.isdisjoint(self.given.modifiers)
+        """True if the access is atomic only for threads of its block or cluster."""
+        return not {"cta", "cluster"}.isdisjoint(self.instr.modifiers)
 
     @property
     def source(self) -> program.Source | None:
-        return self.given.source
+        return self.instr.source
 
 
 @dataclass(frozen=True)
 class Barrier:
-    """A thread waits for its block, where `path` holds."""
+    """A barrier of the block, where `path` holds."""
 
-    given: program.Instruction
+    instr: program.Instruction
     path: Path
     loops: tuple[Loop, ...]
     position: int
@@ -81,36 +80,36 @@ class Barrier:
 
 @dataclass(eq=False)
 class Loop:
-    """A loop that is passed once for all its rounds."""
+    """A loop that runs once for all its rounds."""
 
     name: str
     round: Symbol
-    given: program.Instruction
+    instr: program.Instruction
     has_barrier: bool
     first: int = 0
     last: int = 0
-    #: The conditions under which another round follows.
+    #: Conditions under which another round follows.
     again: Path = ()
 
     @property
     def line(self) -> int:
-        """Of the source, or of the PTX where that is not known."""
-        return self.given.source.line if self.given.source else self.given.line
+        """Line of the source, or of the PTX where the source line is not known."""
+        return self.instr.source.line if self.instr.source else self.instr.line
 
 
 class Inexact(Exception):
-    """A loop's number of rounds is not a number."""
+    """Error of a loop whose number of rounds is not constant."""
 
 
 class Execution:
-    """Runs a kernel.
+    """A symbolic execution of a kernel.
 
     Attributes
     ----------
     events : list of Access or Barrier
-        In the order of the program.
-    passed : list of Loop
-        Loops that were passed once for all their rounds.
+        Accesses and barriers, in the order of the program.
+    one_pass_loops : list of Loop
+        Loops that ran once for all their rounds.
     """
 
     problem: Problem
@@ -121,16 +120,17 @@ class Execution:
         self.flow: flow.Flow = flow.Flow(self.function)
         self.events: list[Access | Barrier] = []
         self.loops: tuple[Loop, ...] = ()
-        self.passed: list[Loop] = []
+        self.one_pass_loops: list[Loop] = []
         self.at: program.Instruction | None = None
         self._names = itertools.count()
 
     def run(self) -> None:
-        """Run it from its first instruction on.
+        """Run the kernel from its first instruction.
 
         Raises
         ------
         Unsupported
+            For a kernel that cannot be followed.
         """
         if 0 in self.flow.loops:
             raise Unsupported("a loop that begins where the kernel does")
@@ -139,14 +139,14 @@ class Execution:
     # ── blocks ──
 
     def region(self, order: list[int], entry: int, ways: dict[int, list[Way]]) -> dict[int, list[Way]]:
-        """Pass the blocks of a loop, or all; return the ways out of it, and back to `entry`."""
+        """Run the blocks of a loop, or of the kernel; return the ways out of the region, and back to `entry`."""
         inside, leaving = set(order), dict[int, list[Way]]()
         at = 0
         while at < len(order):
             number = order[at]
             header = self._inner(order, entry, number)
             if header is not None:
-                members = [each for each in order if each in self.flow.loops[header]]
+                members = [block for block in order if block in self.flow.loops[header]]
                 at += len(members)
                 if header not in ways:
                     continue
@@ -156,20 +156,20 @@ class Execution:
                 if number not in ways:
                     continue
                 out = self.block(number, self.join(ways[number]))
-            for to, found in out.items():
+            for to, exits in out.items():
                 place = ways if to in inside and to != entry else leaving
-                place.setdefault(to, []).extend(found)
+                place.setdefault(to, []).extend(exits)
         return leaving
 
     def _inner(self, order: list[int], entry: int, number: int) -> int | None:
-        """The outermost loop around a block that is not the region itself."""
+        """Return the header of the outermost loop around a block, other than the region itself, or None."""
         for header in self.flow.blocks[number].loops:
             if header in order and not (header == entry and set(order) == self.flow.loops[entry]):
                 return header
         return None
 
     def join(self, ways: list[Way]) -> Way:
-        """Several ways that meet."""
+        """Return several ways that meet as one way."""
         if len(ways) == 1:
             return ways[0][0], dict(ways[0][1])
         path, rests = merged([path for path, _ in ways])
@@ -186,87 +186,89 @@ class Execution:
         return Registers(values, self.function.registers, self.numbers, self.problem.special, self.problem.base_of)
 
     def block(self, number: int, way: Way) -> dict[int, list[Way]]:
-        """Pass a block; return the ways out of it."""
+        """Run a block; return the ways out of it."""
         path, values = way
         self.numbers.solver.check_steps()
         block = self.flow.blocks[number]
-        for given in self.function.code[block.first : block.last]:
-            self.at = given
+        for instr in self.function.code[block.first : block.last]:
+            self.at = instr
             registers = self._registers(values, path)
             condition: Formula = TRUE
-            if given.guard is not None:
-                condition = registers.predicate(given.guard[0])
-                condition = negation(condition) if given.guard[1] else condition
+            if instr.guard is not None:
+                condition = registers.predicate(instr.guard[0])
+                condition = negation(condition) if instr.guard[1] else condition
             if condition == FALSE:
-                if flow.ends_block(given):
+                if flow.ends_block(instr):
                     return {block.successors[-1]: [(path, values)]}
                 continue
             there = self._and(path, condition)
-            if given.opcode == "bra":
+            if instr.opcode == "bra":
                 out = {block.successors[0]: [(there, values)]}
                 if condition != TRUE:
                     out.setdefault(block.successors[1], []).append((self._and(path, negation(condition)), dict(values)))
-                return {to: found for to, found in out.items() if to != self.flow.end}
-            if facts.facts_of(given).does in ("leaves", "stops"):
+                return {to: exits for to, exits in out.items() if to != self.flow.end}
+            if facts.facts_of(instr).does in ("leaves", "stops"):
                 if condition == TRUE:
                     return {}
                 path = self._and(path, negation(condition))
                 continue
-            self.instruction(given, registers, condition, there)
+            self.instruction(instr, registers, condition, there)
         return {to: [(path, values)] for to in block.successors[-1:] if to != self.flow.end}
 
     @staticmethod
     def _and(path: Path, condition: Formula) -> Path:
-        return path + tuple(each for each in conjuncts(condition) if each not in path)
+        return path + tuple(conjunct for conjunct in conjuncts(condition) if conjunct not in path)
 
-    def instruction(self, given: program.Instruction, registers: Registers, condition: Formula, path: Path) -> None:
-        """Do an instruction that does not branch."""
+    def instruction(self, instr: program.Instruction, registers: Registers, condition: Formula, path: Path) -> None:
+        """Run an instruction that does not branch."""
         registers.numbers.path = path
-        if flow.is_barrier(given):
-            if {"cluster", "red"} & set(given.modifiers):
-                raise Unsupported(f"the instruction {given}")
-            named = getattr(given.operands[0], "value", None) if given.operands else 0
-            if named != 0 or len(given.operands) > 1:
+        if flow.is_barrier(instr):
+            if {"cluster", "red"} & set(instr.modifiers):
+                raise Unsupported(f"the instruction {instr}")
+            barrier = getattr(instr.operands[0], "value", None) if instr.operands else 0
+            if barrier != 0 or len(instr.operands) > 1:
                 raise Unsupported("a barrier of some of the block's threads, or one other than barrier 0")
-            self.events.append(Barrier(given, path, self.loops, len(self.events)))
-        elif facts.touches(given):
-            self.memory(given, registers, condition, path)
+            self.events.append(Barrier(instr, path, self.loops, len(self.events)))
+        elif facts.touches(instr):
+            self.memory(instr, registers, condition, path)
         else:
-            step(given, registers, condition)
-            if given.opcode == "add" and isinstance(address := registers.read(given.operands[0]), Polynomial):
-                registers.write(given.operands[0], self.problem.part(address))
+            step(instr, registers, condition)
+            if instr.opcode == "add" and isinstance(address := registers.read(instr.operands[0]), Polynomial):
+                registers.write(instr.operands[0], self.problem.part(address))
 
     # ── memory ──
 
-    def memory(self, given: program.Instruction, registers: Registers, condition: Formula, path: Path) -> None:
-        """Do an access."""
-        kind = given.modifiers[-1]
-        if {"async", "bulk"} & set(given.modifiers):
-            raise Unsupported(f"the instruction {given}")
-        parts = next((int(each[1:]) for each in given.modifiers if each in ("v2", "v4", "v8")), 1)
-        size = TYPE_BYTES[kind] * parts
-        operand = next(each for each in given.operands if isinstance(each, program.Address))
-        if given.opcode == "ld" and "param" in given.modifiers:
+    def memory(self, instr: program.Instruction, registers: Registers, condition: Formula, path: Path) -> None:
+        """Run an access to memory."""
+        type_name = instr.modifiers[-1]
+        if {"async", "bulk"} & set(instr.modifiers):
+            raise Unsupported(f"the instruction {instr}")
+        parts = next((int(modifier[1:]) for modifier in instr.modifiers if modifier in ("v2", "v4", "v8")), 1)
+        size = TYPE_BYTES[type_name] * parts
+        operand = next(item for item in instr.operands if isinstance(item, program.Address))
+        if instr.opcode == "ld" and "param" in instr.modifiers:
             base = operand.base
-            found = self.problem.parameter(getattr(base, "name", ""), operand.offset + getattr(base, "offset", 0), kind)
-            if isinstance(found, Polynomial) and kind in INTEGERS and not found.bases().terms:
+            value = self.problem.parameter(
+                getattr(base, "name", ""), operand.offset + getattr(base, "offset", 0), type_name
+            )
+            if isinstance(value, Polynomial) and type_name in INTEGERS and not value.bases().terms:
                 # A part of a number may be read, into a register that is wider than the part.
-                found = registers.numbers.canonical(found, *INTEGERS[kind])
-            registers.write(given.operands[0], found if parts == 1 else Opaque("it is a part of a struct"), condition)
+                value = registers.numbers.canonical(value, *INTEGERS[type_name])
+            registers.write(instr.operands[0], value if parts == 1 else Opaque("it is a part of a struct"), condition)
             return
-        if "param" in given.modifiers:
+        if "param" in instr.modifiers:
             raise Unsupported("a call of a function that is not inlined")
         base = operand.base
         bits = registers.bits_of(base, 64)
         address = registers.number(base) + operand.offset
-        self.events.append(Access(given, path, address, size, bits, self.loops, len(self.events)))
-        if facts.result_of(given) is not None:
-            self._loaded(given, registers, condition, kind, address)
+        self.events.append(Access(instr, path, address, size, bits, self.loops, len(self.events)))
+        if facts.result_of(instr) is not None:
+            self._loaded(instr, registers, condition, type_name, address)
 
     def _loaded(
-        self, given: program.Instruction, registers: Registers, condition: Formula, kind: str, address: Polynomial
+        self, instr: program.Instruction, registers: Registers, condition: Formula, type_name: str, address: Polynomial
     ) -> None:
-        line = given.source.line if given.source else given.line
+        line = instr.source.line if instr.source else instr.line
         reason = f"it depends on what is read from memory in line {line}"
 
         def fill(target: program.Operand) -> None:
@@ -274,29 +276,29 @@ class Execution:
                 for item in target.items:
                     fill(item)
                 return
-            if kind not in INTEGERS or (
+            if type_name not in INTEGERS or (
                 isinstance(target, program.Register) and registers.types.get(target.name, "f")[0] == "f"
             ):
                 registers.write(target, Opaque(reason), condition)
                 return
-            bits, signed = INTEGERS[kind]
-            stated = self.problem.element(address, bits // 8, registers.numbers) if given.opcode == "ld" else None
+            bits, signed = INTEGERS[type_name]
+            stated = self.problem.element(address, bits // 8, registers.numbers) if instr.opcode == "ld" else None
             if stated is not None:
                 registers.write(target, registers.numbers.canonical(stated, bits, signed), condition)
                 return
             registers.write(target, registers.numbers.unknown(reason, *words.bounds(signed, bits)), condition)
 
-        fill(given.operands[0])
+        fill(instr.operands[0])
 
     # ── loops ──
 
     def loop(self, members: list[int], header: int, way: Way) -> dict[int, list[Way]]:
-        """Pass a loop; return the ways out of it."""
-        kept = len(self.events)
+        """Run a loop; return the ways out of it."""
+        event_count = len(self.events)
         try:
             return self._round_by_round(members, header, way)
         except Inexact:
-            del self.events[kept:]
+            del self.events[event_count:]
         return self._at_once(members, header, way)
 
     def _round_by_round(self, members: list[int], header: int, way: Way) -> dict[int, list[Way]]:
@@ -314,25 +316,25 @@ class Execution:
     def _at_once(self, members: list[int], header: int, way: Way) -> dict[int, list[Way]]:
         path, values = way
         code = [
-            given
+            instr
             for number in members
-            for given in self.function.code[self.flow.blocks[number].first : self.flow.blocks[number].last]
+            for instr in self.function.code[self.flow.blocks[number].first : self.flow.blocks[number].last]
         ]
-        has_barrier = any(flow.is_barrier(given) for given in code)
+        has_barrier = any(flow.is_barrier(instr) for instr in code)
         name = f"loop {next(self._names)}"
         outer = self.loops
-        if has_barrier and any(each.has_barrier for each in outer):
+        if has_barrier and any(enclosing.has_barrier for enclosing in outer):
             self.at = code[0]
             raise Unsupported("barriers in a loop in a loop, neither of which has a number of rounds that is known")
         scopes = frozenset({"block", name}) | self.numbers.inside | (frozenset() if has_barrier else {"thread"})
         number = Symbol("round", 0, None, scopes)
         loop = Loop(name, number, code[0], has_barrier)
-        written = {name for given in code for name in facts.targets(given)}
-        carried = [each for each in values if each in written]
+        written = {name for instr in code for name in facts.targets(instr)}
+        carried = [register for register in values if register in written]
         former, compared_outside = self.numbers.inside, self.numbers.compared
         self.numbers.inside = former | {name}
         self.loops = (*outer, loop)
-        self.passed.append(loop)
+        self.one_pass_loops.append(loop)
         try:
             steps = self._steps(members, header, way, carried, scopes)
             start = self._header(values, carried, steps, number)
@@ -347,20 +349,20 @@ class Execution:
             out = self.region(members, header, {header: [(inner, dict(start))]})
             loop.last = len(self.events)
             loop.again = self.join(out.pop(header))[0] if header in out else (FALSE,)
-            if len(out) == 1 and not any(facts.facts_of(given).does in ("leaves", "stops") for given in code):
-                # All threads that enter leave to one place: that they come there does not depend on the rounds.
-                to, found = out.popitem()
-                last, left = self.join(found)
-                return {to: [((*path, Known(everything(last[len(path) :]))), left)]}
+            if len(out) == 1 and not any(facts.facts_of(instr).does in ("leaves", "stops") for instr in code):
+                # All threads that enter the loop leave to one place, whatever the number of rounds.
+                to, exits = out.popitem()
+                last, left = self.join(exits)
+                return {to: [((*path, LastRound(everything(last[len(path) :]))), left)]}
             return out
         finally:
             self.numbers.inside, self.loops, self.numbers.compared = former, outer, compared_outside
 
     def _round(self, members: list[int], header: int, way: Way) -> Way:
-        """The way back to a loop's header after a round, whose events are not kept."""
-        kept = len(self.events)
+        """Return the way back to a loop's header after one round, and drop the round's events."""
+        event_count = len(self.events)
         out = self.region(members, header, {header: [way]})
-        del self.events[kept:]
+        del self.events[event_count:]
         if header not in out:
             raise Unsupported("a loop whose rounds are not followed")
         return self.join(out[header])
@@ -368,7 +370,7 @@ class Execution:
     def _steps(
         self, members: list[int], header: int, way: Way, carried: list[str], scopes: frozenset[str]
     ) -> dict[str, Polynomial | None]:
-        """By what each register changes in a round; None where that is not the same in each, or it is no number."""
+        """Return the change of each register in a round; None if the change varies, or the register is no number."""
         path, values = way
         fresh: Values = {}
         symbols: dict[str, Symbol] = {}
@@ -382,19 +384,19 @@ class Execution:
         _, after = self._round(members, header, (path, {**values, **fresh}))
         steps: dict[str, Polynomial | None] = {}
         name = self.loops[-1].name
-        for each in carried:
-            begin, end = fresh[each], after.get(each)
-            steps[each] = None
+        for register in carried:
+            begin, end = fresh[register], after.get(register)
+            steps[register] = None
             if isinstance(begin, Polynomial) and isinstance(end, Polynomial):
                 change = end - begin
                 if name not in change.varies:
-                    steps[each] = change
+                    steps[register] = change
         return steps
 
     def _header(
         self, values: Values, carried: list[str], steps: dict[str, Polynomial | None], number: Symbol
     ) -> Values:
-        """The registers at the head of a round."""
+        """Return the registers at the beginning of a round."""
         start = dict(values)
         for name in carried:
             value, change = values[name], steps[name]
@@ -413,7 +415,7 @@ class Execution:
         number: Symbol,
         compared: list[Polynomial],
     ) -> list[Formula]:
-        """What holds at the head of every round: of what may, the most that one round leaves as it is."""
+        """Return the conditions at the beginning of every round: the largest inductive set of the candidates."""
         candidates: dict[Formula, None] = {}
         for register, change in steps.items():
             value = start[register]
@@ -431,13 +433,15 @@ class Execution:
         first = Renaming({name}, {number: polynomial(0)})
         following = Renaming({name}, {number: polynomial(number) + 1})
         self.numbers.path = entered
-        known = [each for each in candidates if each != TRUE and self.numbers.holds(first.formula(each))]
+        invariants = [
+            candidate for candidate in candidates if candidate != TRUE and self.numbers.holds(first.formula(candidate))
+        ]
         changed = True
         while changed:
             changed = False
-            for each in list(known):
-                self.numbers.path = (*entered, *known, *again)
-                if not self.numbers.holds(following.formula(each)):
-                    known.remove(each)
+            for candidate in list(invariants):
+                self.numbers.path = (*entered, *invariants, *again)
+                if not self.numbers.holds(following.formula(candidate)):
+                    invariants.remove(candidate)
                     changed = True
-        return known
+        return invariants

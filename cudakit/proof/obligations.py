@@ -1,8 +1,8 @@
-"""What has to be shown of a kernel: accesses in bounds and aligned, barriers that all reach, no races.
+"""Proof obligations of a kernel: accesses in bounds and aligned, barriers that all threads reach, no races.
 
-A race is two accesses that two threads may make with nothing between that orders them. The threads are of one block,
-where barriers order them, or of two. A barrier that all threads of a block reach together (which is shown beside this)
-parts what comes before it from what comes behind, in each round of a loop. What is not looked at is assumed, and said.
+A race is two accesses that two threads may make without order between them. The threads are of one block, where
+barriers order them, or of two. A barrier that all threads of a block reach together is an obligation of its own. It
+separates earlier accesses from later ones, in each round of a loop. Assumptions are listed with the proof.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from cudakit.proof.terms import (
 
 @dataclass(frozen=True)
 class Reached:
-    """An access, with the array and the offset in it, in bytes."""
+    """An access, with its array and its offset in the array, in bytes."""
 
     access: Access
     array: Array
@@ -44,12 +44,12 @@ class Reached:
 
 
 class Pairs:
-    """Finds how two accesses can race.
+    """Races between pairs of accesses.
 
     Parameters
     ----------
     events : sequence of Access or Barrier
-        Of a thread, in the program's order.
+        Events of a thread, in the program's order.
     problem : Problem
     """
 
@@ -59,51 +59,54 @@ class Pairs:
     def __init__(self, events: Sequence[Access | Barrier], problem: Problem) -> None:
         self.events, self.problem = events, problem
 
-    def cases(self, one: Reached, other: Reached) -> tuple[Formula, ...]:
-        """Formulas of which one is possible where the two race."""
-        # Atomic operations of other sizes, on parts of the same bytes, are not atomic for each other.
-        both_atomic = one.access.is_atomic and other.access.is_atomic and one.access.size == other.access.size
-        of_block = one.access.is_of_block or other.access.is_of_block
-        found: list[Formula] = []
+    def cases(self, first: Reached, other: Reached) -> tuple[Formula, ...]:
+        """Return formulas of which one is possible if two accesses race."""
+        # Atomic operations of different sizes are not atomic for each other.
+        both_atomic = first.access.is_atomic and other.access.is_atomic and first.access.size == other.access.size
+        of_block = first.access.is_of_block or other.access.is_of_block
+        formulas: list[Formula] = []
         if not both_atomic:
-            found += self._in_block(one, other)
-            if one is not other:
-                found += self._in_block(other, one)
-        if one.array.space == "global" and not (both_atomic and not of_block):
-            loops = {loop.name for each in (one, other) for loop in each.access.loops}
-            found.append(self._meet(one, other, Renaming({"thread", "block", *loops}), self.problem.blocks, ()))
-        return tuple(each for each in found if each != FALSE)
+            formulas += self._in_block(first, other)
+            if first is not other:
+                formulas += self._in_block(other, first)
+        if first.array.space == "global" and not (both_atomic and not of_block):
+            loops = {loop.name for reached in (first, other) for loop in reached.access.loops}
+            formulas.append(self._meet(first, other, Renaming({"thread", "block", *loops}), self.problem.blocks, ()))
+        return tuple(case for case in formulas if case != FALSE)
 
     def _meet(
         self,
-        one: Reached,
+        first: Reached,
         other: Reached,
         renaming: Renaming,
         indices: tuple[Polynomial, ...],
         between: Sequence[Formula],
     ) -> Formula:
-        """One thread's access, and another's, of the same bytes; the other is renamed, and is one of other indices."""
+        """Return the condition that one thread and a renamed one, of other indices, access the same bytes."""
         apart = some(negation(equal(value, renaming.polynomial(value))) for value in indices)
-        start, sizes = renaming.polynomial(other.offset), (one.access.size, other.access.size)
-        difference = one.offset - start
-        if sizes[0] == sizes[1] and not one.offset.split(sizes[0])[1].terms and not start.split(sizes[0])[1].terms:
+        start, sizes = renaming.polynomial(other.offset), (first.access.size, other.access.size)
+        difference = first.offset - start
+        if sizes[0] == sizes[1] and not first.offset.split(sizes[0])[1].terms and not start.split(sizes[0])[1].terms:
             same = equal(difference.split(sizes[0])[0], 0)
         else:
             same = everything((at_least(sizes[1] - 1, difference), at_least(difference, 1 - sizes[0])))
         there = renaming.formula(everything(other.access.path))
-        return everything((*one.access.path, there, apart, same, *between))
+        return everything((*first.access.path, there, apart, same, *between))
 
     def _in_block(self, first: Reached, second: Reached) -> Iterator[Formula]:
-        """Two threads of a block, the second not before the first in the program, and no barrier between."""
+        """Yield the cases in which two threads of a block race without a barrier between.
+
+        The second access is not before the first in the program.
+        """
         a, b = first.access, second.access
         loop_a, loop_b = _loop_of(a), _loop_of(b)
 
         def case(rounds: Mapping[Symbol, Polynomial], between: Sequence[Formula]) -> Iterator[Formula]:
             if FALSE in between:
                 return
-            # Loops without barriers have other rounds in other threads; of those with barriers, both are in one round.
+            # Loops without barriers are in different rounds in other threads; loops with barriers are in the same one.
             names = {
-                loop.name for each in (a, b) for loop in each.loops if not loop.has_barrier or loop.round in rounds
+                loop.name for access in (a, b) for loop in access.loops if not loop.has_barrier or loop.round in rounds
             }
             renaming = Renaming({"thread", *names}, rounds)
             yield self._meet(first, second, renaming, self.problem.threads, between)
@@ -121,7 +124,7 @@ class Pairs:
         rounds: dict[Symbol, Polynomial] = {}
         between, stop = [], b.position
         if loop_b is not None:
-            # Of the second's loop only the first round comes before a barrier.
+            # Only the first round of the second's loop comes before a barrier.
             rounds[loop_b.round] = polynomial(0)
             between.append(self._none(loop_b.first, b.position, loop_b, rounds))
             stop = loop_b.first
@@ -129,7 +132,7 @@ class Pairs:
             yield from case(rounds, [*between, self._none_between(a.position, stop, None)])
             return
         between += [self._none_between(loop_a.last, stop, None), self._none(a.position, loop_a.last)]
-        # Of the first's loop the last round, or the one before, where the last was left before its barrier.
+        # The first is in the last round of its loop, or in the one before, if the last ended before its barrier.
         yield from case(rounds, between)
         after = {loop_a.round: polynomial(loop_a.round) + 1}
         yield from case({**rounds, **after}, [*between, self._none(loop_a.first, loop_a.last, loop_a, after)])
@@ -137,58 +140,59 @@ class Pairs:
     def _none(
         self, start: int, stop: int, loop: Loop | None = None, rounds: Mapping[Symbol, Polynomial] | None = None
     ) -> Formula:
-        """That no barrier from one event to another is reached, in another round of a loop."""
+        """Return the condition that no barrier between two events is reached, in another round of a loop."""
         renaming = Renaming(() if loop is None else {loop.name}, rounds)
-        barriers = (each for each in self.events[start:stop] if isinstance(each, Barrier))
-        return everything(negation(renaming.formula(everything(each.path))) for each in barriers)
+        barriers = (event for event in self.events[start:stop] if isinstance(event, Barrier))
+        return everything(negation(renaming.formula(everything(barrier.path))) for barrier in barriers)
 
     def _none_between(self, start: int, stop: int, own: Loop | None) -> Formula:
-        """The same, where loops lie between that are passed for a round at least, or not at all."""
-        found: list[Formula] = []
-        for each in self.events[start:stop]:
-            if isinstance(each, Barrier):
-                loop, path = _loop_of(each), everything(each.path)
+        """Return the condition that no barrier between two events is reached; loops between run one round, or none."""
+        conditions: list[Formula] = []
+        for event in self.events[start:stop]:
+            if isinstance(event, Barrier):
+                loop, path = _loop_of(event), everything(event.path)
                 if loop is not None and loop is not own:
                     path = Renaming({loop.name}, {loop.round: polynomial(0)}).formula(path)
-                found.append(negation(path))
-        return everything(found)
+                conditions.append(negation(path))
+        return everything(conditions)
 
 
 def _loop_of(event: Access | Barrier) -> Loop | None:
-    """The loop with barriers that an event is in."""
-    return next((each for each in event.loops if each.has_barrier), None)
+    """Return the loop with barriers around an event, or None."""
+    return next((loop for loop in event.loops if loop.has_barrier), None)
 
 
 @dataclass(frozen=True)
 class Obligation:
-    """Formulas of which none may be possible.
+    """A proof obligation: formulas of which none may be possible.
 
     Attributes
     ----------
-    kind : str
+    category : str
         ``bounds``, ``alignment``, ``race`` or ``barrier``.
-    given, other : Instruction
-        Where; the other of a race, else the same.
-    what : str
-        What is wrong where one is possible.
+    instr, other : Instruction
+        The instruction, and the other one of a race; else the same.
+    fault : str
+        Fault that a possible case means.
     cases : tuple of Formula
+        The formulas.
     offsets : tuple of Polynomial
-        Of the accesses.
+        Offsets of the accesses.
     """
 
-    kind: Literal["bounds", "alignment", "race", "barrier"]
-    given: program.Instruction
+    category: Literal["bounds", "alignment", "race", "barrier"]
+    instr: program.Instruction
     other: program.Instruction
-    what: str
+    fault: str
     cases: tuple[Formula, ...]
     offsets: tuple[Polynomial, ...] = ()
 
     def reasons(self) -> list[str]:
-        """Why what is asked is not exact."""
+        """Return the reasons that the cases are not exact."""
         return _reasons(self.cases)
 
     def reasons_of_offsets(self) -> list[str]:
-        """Why it is not known which elements are meant."""
+        """Return the reasons that the accessed elements are not known."""
         return _reasons([Atom(offset, True) for offset in self.offsets])
 
 
@@ -197,16 +201,17 @@ def _reasons(formulas: Iterable[Formula]) -> list[str]:
 
 
 def obligations(execution: Execution, problem: Problem) -> Iterator[Obligation]:
-    """All of a kernel's, the simple ones first.
+    """Yield all obligations of a kernel, the simple ones first.
 
     Raises
     ------
     Unsupported
+        For a kernel that cannot be judged.
     """
     numbers, events = execution.numbers, execution.events
     reached = []
     for event in events:
-        execution.at = event.given
+        execution.at = event.instr
         if isinstance(event, Barrier):
             yield from _reached_by_all(event)
         else:
@@ -215,24 +220,26 @@ def obligations(execution: Execution, problem: Problem) -> Iterator[Obligation]:
             if written in problem.contents and problem.pointers[written] is reached[-1].array.base:
                 raise Unsupported(f"elements of {written}, of which something is stated, are written")
             yield from _inside(reached[-1])
-    for loop in {each: None for event in events for each in event.loops if each.has_barrier}:
-        execution.at = loop.given
+    for loop in {loop: None for event in events for loop in event.loops if loop.has_barrier}:
+        execution.at = loop.instr
         _check_loop(loop, events, numbers)
     execution.at = None
     pairs = Pairs(events, problem)
     by_array: dict[Array, list[Reached]] = {}
-    for each in reached:
-        if each.array.space in ("global", "shared"):
-            by_array.setdefault(each.array, []).append(each)
+    for item in reached:
+        if item.array.space in ("global", "shared"):
+            by_array.setdefault(item.array, []).append(item)
     for array, accesses in by_array.items():
-        for one, other in itertools.combinations_with_replacement(accesses, 2):
+        for first, other in itertools.combinations_with_replacement(accesses, 2):
             numbers.solver.check_steps()
-            if (one.access.is_write or other.access.is_write) and (cases := pairs.cases(one, other)):
-                verbs = [_verb(each.access) for each in (one, other)]
-                what = (
+            if (first.access.is_write or other.access.is_write) and (cases := pairs.cases(first, other)):
+                verbs = [_verb(member.access) for member in (first, other)]
+                fault = (
                     f"{verbs[0]} an element of {array.name} that another thread {verbs[1]}, and nothing orders the two"
                 )
-                yield Obligation("race", one.access.given, other.access.given, what, cases, (one.offset, other.offset))
+                yield Obligation(
+                    "race", first.access.instr, other.access.instr, fault, cases, (first.offset, other.offset)
+                )
 
 
 def _reach(access: Access, problem: Problem, numbers: Numbers) -> Reached:
@@ -243,7 +250,7 @@ def _reach(access: Access, problem: Problem, numbers: Numbers) -> Reached:
         why = reasons[0] if reasons else "it may be in one array or in another"
         raise Unsupported(f"its address is not known to lie in one array: {why}")
     numbers.path = access.path
-    # The address wraps around where its register does, and so does what is added to the array's beginning.
+    # The address wraps at its register's width, and so does the offset in the array.
     offset = numbers.canonical(access.address - bases, access.bits, True)
     return Reached(access, problem.arrays[products[0][0][0]], offset)
 
@@ -254,31 +261,31 @@ def _inside(reached: Reached) -> Iterator[Obligation]:
     outside = some((at_least(-1, offset), at_least(offset + access.size - 1, array.bytes)))
     verb = _verb(access)
     if outside != FALSE:
-        what = f"{verb} {access.size} bytes outside of {array.name}"
-        yield Obligation("bounds", access.given, access.given, what, (everything((path, outside)),), (offset,))
+        fault = f"{verb} {access.size} bytes outside of {array.name}"
+        yield Obligation("bounds", access.instr, access.instr, fault, (everything((path, outside)),), (offset,))
     _, rest = offset.split(access.size)
     if array.align % access.size:
         raise Unsupported(f"{array.name} is aligned to {array.align} bytes, and {access.size} are taken at once")
     if rest.terms:
         left = divided(rest, polynomial(access.size))[1]
-        what = f"{verb} {access.size} bytes of {array.name} at an address that is no multiple of {access.size}"
+        fault = f"{verb} {access.size} bytes of {array.name} at an address that is no multiple of {access.size}"
         yield Obligation(
-            "alignment", access.given, access.given, what, (everything((path, at_least(left, 1))),), (offset,)
+            "alignment", access.instr, access.instr, fault, (everything((path, at_least(left, 1))),), (offset,)
         )
 
 
 def _reached_by_all(barrier: Barrier) -> Iterator[Obligation]:
-    """Of a block either all threads reach a barrier, or none."""
+    """Yield the obligation that all threads of a block reach a barrier, or none does."""
     here = everything(barrier.path)
     there = Renaming({"thread"}).formula(here)
     apart = everything((here, negation(there)))
     if here != there and apart != FALSE:
-        what = "is a barrier that one thread of a block reaches and another does not"
-        yield Obligation("barrier", barrier.given, barrier.given, what, (apart,))
+        fault = "is a barrier that one thread of a block reaches and another does not"
+        yield Obligation("barrier", barrier.instr, barrier.instr, fault, (apart,))
 
 
 def _check_loop(loop: Loop, events: list[Access | Barrier], numbers: Numbers) -> None:
-    """A loop with barriers has one in each round."""
+    """Check that a loop with barriers has one in each round."""
     if FALSE in loop.again:
         return
     numbers.path = loop.again
@@ -296,20 +303,20 @@ def _verb(access: Access) -> str:
 
 
 def assumptions(execution: Execution, problem: Problem) -> tuple[str, ...]:
-    """Sentences about what is not looked at, after an execution."""
+    """Return the assumptions of a proof as sentences, after an execution."""
     return tuple(_assumptions(execution, problem))
 
 
 def _assumptions(execution: Execution, problem: Problem) -> Iterator[str]:
     accesses = [event for event in execution.events if isinstance(event, Access)]
     arrays = _global(accesses, problem)
-    written = _global((each for each in accesses if each.is_write), problem)
+    written = _global((access for access in accesses if access.is_write), problem)
     arguments = [array.name for base, array in problem.arrays.items() if base in problem.pointers.values()]
     reached = [name for name in arguments if name in arrays]
     if len(reached) > 1 and not written.keys().isdisjoint(reached):
         yield f"{_listed(reached)} do not overlap"
     for name in reached:
-        parameter = next(each for each in problem.parameters if each.name == name)
+        parameter = next(parameter for parameter in problem.parameters if parameter.name == name)
         own = parameter.alignment if parameter.alignment > 1 else element_bytes(parameter) // parameter.count
         most = max(access.size for access in arrays[name])
         if most > own:
@@ -321,12 +328,12 @@ def _assumptions(execution: Execution, problem: Problem) -> Iterator[str]:
         uses = f", or reads {_listed(written, 'or')}," if written else ""
         yield f"nothing else writes {_listed(arrays, 'or')}{uses} while the kernel runs"
     has_barrier = any(isinstance(event, Barrier) for event in execution.events)
-    if has_barrier and (lines := sorted({loop.line for loop in execution.passed if loop.line})):
+    if has_barrier and (lines := sorted({loop.line for loop in execution.one_pass_loops if loop.line})):
         yield f"the loop{'s' * (len(lines) > 1)} of line {_listed(map(str, lines))} end{'s' * (len(lines) == 1)}"
 
 
 def _global(accesses: Iterable[Access], problem: Problem) -> dict[str, list[Access]]:
-    """Accesses of global memory, by the array's name."""
+    """Return the accesses to global memory, by the array's name."""
     result: dict[str, list[Access]] = {}
     for access in accesses:
         for base in access.address.bases().symbols:

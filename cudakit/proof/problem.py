@@ -1,4 +1,4 @@
-"""A kernel and what is stated of its launches, as symbols: its indices, its arguments, the arrays that it reaches.
+"""Problem of a proof: a kernel and statements about its launches, as symbols for indices, arguments and arrays.
 
 Statements are expressions in Python's syntax, over integer arguments and the lengths of arrays.
 """
@@ -46,14 +46,14 @@ _COMPARED: Final[dict[type[ast.cmpop], Callable[[Polynomial, Polynomial], Formul
 
 
 class Statements:
-    """Reads statements; they are parsed, and never run.
+    """Reader of statements, which are parsed and never run.
 
     Parameters
     ----------
     kernel : str
-        What errors call it.
+        Name of the kernel in errors.
     names : mapping of str to Polynomial
-        What can be named, such as ``n``, ``len(x)`` and ``blockDim.x``.
+        Names in statements, such as ``n``, ``len(x)`` and ``blockDim.x``.
     """
 
     kernel: str
@@ -61,62 +61,64 @@ class Statements:
 
     def __init__(self, kernel: str, names: Mapping[str, Polynomial]) -> None:
         self.kernel, self.names = kernel, names
-        #: Arguments that are words of Python, such as ``in`` and ``lambda``, as they are parsed.
+        #: Arguments named like Python's keywords, such as ``in`` and ``lambda``, as they are parsed.
         self._words: dict[str, str] = {}
         parts = {word for name in names for word in re.findall(r"\w+", name)}
         for word in filter(keyword.iskeyword, parts):
             self._words[word] = word + "_" * next(n for n in range(1, 99) if word + "_" * n not in parts)
-        #: What holds beside the statements: that each divisor in them is above 0.
+        #: Implied conditions: each divisor in the statements is above 0.
         self.implied: list[Formula] = []
 
     def truth(self, text: str) -> Formula:
-        """A statement such as ``0 <= n <= len(x)``.
+        """Return the formula of a statement such as ``0 <= n <= len(x)``.
 
         Raises
         ------
         ArgumentError
+            For text that is no statement.
         """
         return self._truth(self._parsed(text), text)
 
     def number(self, text: str) -> Polynomial:
-        """A size such as ``(n + 255) // 256``.
+        """Return the polynomial of a size such as ``(n + 255) // 256``.
 
         Raises
         ------
         ArgumentError
+            For text that is no size.
         """
         return self._number(self._parsed(text), text)
 
     def _parsed(self, text: str) -> ast.expr:
-        given = re.sub(r"\w+", lambda word: self._words.get(word[0], word[0]), text.strip())
+        source = re.sub(r"\w+", lambda word: self._words.get(word[0], word[0]), text.strip())
         try:
-            return ast.parse(given, mode="eval").body
+            return ast.parse(source, mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise self._error(text, "it is not an expression") from None
 
-    def _error(self, text: str, what: str) -> ArgumentError:
+    def _error(self, text: str, reason: str) -> ArgumentError:
         names = ", ".join(self.names)
         return ArgumentError(
-            f"{self.kernel}: cannot read {shortened(text.strip())}: {what}; expected a comparison or a number of + - "
+            f"{self.kernel}: cannot read {shortened(text.strip())}: {reason}; expected a comparison or a number of + - "
             "* // % "
             f"over whole numbers and {names}, such as 'n <= len(x)'"
         )
 
     def _truth(self, node: ast.expr, text: str) -> Formula:
         if isinstance(node, ast.BoolOp):
-            parts = [self._truth(each, text) for each in node.values]
+            parts = [self._truth(operand, text) for operand in node.values]
             return everything(parts) if isinstance(node.op, ast.And) else some(parts)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             return negation(self._truth(node.operand, text))
         if not isinstance(node, ast.Compare):
             raise self._error(text, "it is not a comparison")
-        found = []
-        values = [self._number(each, text) for each in (node.left, *node.comparators)]
+        comparisons = []
+        values = [self._number(operand, text) for operand in (node.left, *node.comparators)]
         for left, operator, right in zip(values, node.ops, values[1:], strict=False):
             if type(operator) not in _COMPARED:
                 raise self._error(text, "it has another comparison than < <= > >= == !=")
-            found.append(_COMPARED[type(operator)](left, right))
-        return everything(found)
+            comparisons.append(_COMPARED[type(operator)](left, right))
+        return everything(comparisons)
 
     def _number(self, node: ast.expr, text: str) -> Polynomial:
         if isinstance(node, ast.Constant) and type(node.value) is int:
@@ -153,7 +155,7 @@ class Statements:
         raise self._error(text, "it has another operator than + - * // %")
 
 
-#: Bytes that an array has at most, and where its memory ends.
+#: Most bytes of an array, and the end of its memory.
 _MOST_BYTES: Final = 1 << 47
 _GRID: Final = (2**31 - 1, 65_535, 65_535)
 _BLOCK: Final = (1024, 1024, 64)
@@ -173,11 +175,13 @@ class Array:
     ----------
     name : str
     base : Symbol
+        Symbol of its address.
     bytes : Polynomial
+        Size in bytes.
     space : str
         ``global``, ``shared``, ``local`` or ``const``.
     align : int
-        Bytes that its address is a multiple of.
+        Alignment of its address, in bytes.
     """
 
     name: str
@@ -194,17 +198,17 @@ class Problem:
     Attributes
     ----------
     name : str
-        What errors call the kernel.
-    given : list of Formula
-        What every launch meets.
+        Name of the kernel in errors.
+    premises : list of Formula
+        Conditions of every launch.
     arrays : dict
-        By where they begin.
+        Arrays by the symbols of their addresses.
     scalars, lengths, pointers : dict
-        Symbols of integer arguments, of arrays' lengths, and of where these begin, by names.
+        Symbols of integer arguments, of arrays' lengths, and of arrays' addresses, by name.
     elements : dict
-        For each array of integers a symbol that stands for any of its elements in statements.
+        For each array of integers, the symbol that stands for any of its elements in statements.
     contents : dict
-        What is stated of the elements of arrays, by the arrays' names.
+        Statements about the elements of arrays, by the arrays' names.
     block, grid : tuple of Polynomial
     shared_bytes : Polynomial
     """
@@ -213,16 +217,16 @@ class Problem:
     ptx: program.Program
     entry: program.Function
     parameters: tuple[BoundParameter, ...]
-    given: list[Formula] = field(default_factory=list)
+    premises: list[Formula] = field(default_factory=list)
     arrays: dict[Symbol, Array] = field(default_factory=dict)
     scalars: dict[str, Symbol] = field(default_factory=dict)
     lengths: dict[str, Symbol] = field(default_factory=dict)
     pointers: dict[str, Symbol] = field(default_factory=dict)
     elements: dict[str, Symbol] = field(default_factory=dict)
     contents: dict[str, list[str]] = field(default_factory=dict)
-    #: What can be named in statements.
+    #: Names in statements.
     names: dict[str, Polynomial] = field(default_factory=dict)
-    #: Arguments that are the same array as another.
+    #: Arguments that are the same array as another argument.
     same: dict[str, str] = field(default_factory=dict)
     block: tuple[Polynomial, ...] = ()
     grid: tuple[Polynomial, ...] = ()
@@ -231,9 +235,9 @@ class Problem:
     blocks: tuple[Polynomial, ...] = ()
     _bases: dict[str, Polynomial] = field(default_factory=dict)
     _parts: dict[tuple[str, int, str], Value] = field(default_factory=dict)
-    #: The beginnings of the arrays in a thread's own memory, by their addresses in the variable that holds them.
+    #: Beginnings of the arrays in a thread's own memory, by address in their variable.
     _parts_of: dict[Polynomial, Polynomial] = field(default_factory=dict)
-    #: Axes of the grid that have one block because the kernel never reads them and nothing is stated of them.
+    #: Axes of the grid with one block: neither the kernel nor a statement uses them.
     axes_of_1: tuple[str, ...] = ()
 
     @classmethod
@@ -248,71 +252,75 @@ class Problem:
         grid: Extent,
         shared_bytes: int | str,
     ) -> Problem:
-        """The problem that statements make of a kernel.
+        """Return the problem of a kernel and statements about its launches.
 
         Raises
         ------
         ArgumentError
             For statements that cannot be read.
         """
-        made = cls(name, ptx, entry, parameters)
-        names = made.names = made._arguments()
-        statements = made._united(statements, names)
+        problem = cls(name, ptx, entry, parameters)
+        names = problem.names = problem._arguments()
+        statements = problem._united(statements, names)
         reader = Statements(name, names)
-        # What is stated of arguments alone comes first: it narrows what follows.
-        early = [each for each in statements if "blockDim" not in each and "gridDim" not in each]
-        made._state(reader, early)
-        made._narrow()
-        made.block = made._extent(reader, "block", block, _BLOCK, statements)
-        names.update({f"blockDim.{axis}": value for axis, value in zip(_AXES, made.block, strict=True)})
-        made.grid = made._extent(reader, "grid", grid, _GRID, statements)
-        names.update({f"gridDim.{axis}": value for axis, value in zip(_AXES, made.grid, strict=True)})
-        made.shared_bytes = reader.number(str(shared_bytes))
-        made.given += [at_least(made.shared_bytes, 0), at_least(1 << 20, made.shared_bytes)]
-        made._state(reader, [each for each in statements if each not in early])
-        for each in reader.implied:
-            made._give(each)
-        made._narrow()
-        threads = made.block[0] * made.block[1] * made.block[2]
+        # Statements about arguments alone come first: they narrow the bounds of the rest.
+        early = [statement for statement in statements if "blockDim" not in statement and "gridDim" not in statement]
+        problem._state(reader, early)
+        problem._narrow()
+        problem.block = problem._extent(reader, "block", block, _BLOCK, statements)
+        names.update({f"blockDim.{axis}": value for axis, value in zip(_AXES, problem.block, strict=True)})
+        problem.grid = problem._extent(reader, "grid", grid, _GRID, statements)
+        names.update({f"gridDim.{axis}": value for axis, value in zip(_AXES, problem.grid, strict=True)})
+        problem.shared_bytes = reader.number(str(shared_bytes))
+        problem.premises += [at_least(problem.shared_bytes, 0), at_least(1 << 20, problem.shared_bytes)]
+        problem._state(reader, [statement for statement in statements if statement not in early])
+        for condition in reader.implied:
+            problem._give(condition)
+        problem._narrow()
+        threads = problem.block[0] * problem.block[1] * problem.block[2]
         if threads.constant is not None and not 1 <= threads.constant <= _THREADS:
             raise ArgumentError(f"{name}: a block has 1 to {_THREADS} threads, got {threads.constant}")
-        made.given.append(at_least(_THREADS, threads))
-        made._directives()
-        made.threads = tuple(made._index("threadIdx", "thread", axis, made.block) for axis in range(3))
-        made.blocks = tuple(made._index("blockIdx", "block", axis, made.grid) for axis in range(3))
-        return made
+        problem.premises.append(at_least(_THREADS, threads))
+        problem._directives()
+        problem.threads = tuple(problem._index("threadIdx", "thread", axis, problem.block) for axis in range(3))
+        problem.blocks = tuple(problem._index("blockIdx", "block", axis, problem.grid) for axis in range(3))
+        return problem
 
     def _state(self, reader: Statements, statements: Sequence[str]) -> None:
-        """Take statements: of launches, or of the elements of an array."""
-        for each in statements:
-            formula = reader.truth(each)
+        """Add statements, about launches or about the elements of an array."""
+        for statement in statements:
+            formula = reader.truth(statement)
             arrays = self._of(formula)
             if len(arrays) > 1:
-                text = f"{each.strip()!r} is stated of the elements of two arrays, {' and '.join(arrays)}"
+                text = f"{statement.strip()!r} is stated of the elements of two arrays, {' and '.join(arrays)}"
                 raise ArgumentError(f"{self.name}: {text}; state one array's by themselves, such as '0 <= ids < n'")
             if arrays:
-                self.contents.setdefault(arrays[0], []).append(each)
+                self.contents.setdefault(arrays[0], []).append(statement)
             self._give(formula)
 
     def _give(self, formula: Formula) -> None:
-        """Take what holds of every launch; what is of elements, only of one whose array has any."""
+        """Add a premise. A premise about elements holds only for an array that has any."""
         some_elements = (at_least(self.lengths[name], 1) for name in self._of(formula))
-        self.given.append(implies(everything(some_elements), formula))
+        self.premises.append(implies(everything(some_elements), formula))
 
     def _of(self, formula: Formula) -> list[str]:
-        """The arrays whose elements a formula is about."""
+        """Return the arrays whose elements a formula is about."""
         symbols = cone([formula])[0]
         return [name for name, symbol in self.elements.items() if symbol in symbols]
 
     def _narrow(self) -> None:
-        """Give symbols the bounds that are stated of them alone."""
-        whole = everything(self.given)
-        for each in whole.items if isinstance(whole, All) else (whole,):
-            if not isinstance(each, Atom) or each.is_equality or len(each.value.symbols) != 1:
+        """Narrow the bounds of symbols by the premises about one symbol alone."""
+        whole = everything(self.premises)
+        for condition in whole.items if isinstance(whole, All) else (whole,):
+            if not isinstance(condition, Atom) or condition.is_equality or len(condition.value.symbols) != 1:
                 continue
-            (symbol,) = each.value.symbols
-            factor, rest = each.value.terms.get((symbol,), 0), each.value.terms.get((), 0)
-            if factor == 0 or len(each.value.terms) > 2 or any(len(product) > 1 for product in each.value.terms):
+            (symbol,) = condition.value.symbols
+            factor, rest = condition.value.terms.get((symbol,), 0), condition.value.terms.get((), 0)
+            if (
+                factor == 0
+                or len(condition.value.terms) > 2
+                or any(len(product) > 1 for product in condition.value.terms)
+            ):
                 continue
             if factor > 0:
                 least = -(rest // factor)
@@ -322,14 +330,14 @@ class Problem:
                 symbol.high = most if symbol.high is None else min(symbol.high, most)
 
     def _directives(self) -> None:
-        """What the compiler was told of the block, without which nothing is launched."""
+        """Add the kernel's launch bounds, without which no launch is possible."""
         for name, numbers in self.entry.directives.items():
             if name == "reqntid":
                 sizes = (*numbers, 1, 1)[:3]
-                self.given += [at_least(value, size) for value, size in zip(self.block, sizes, strict=True)]
-                self.given += [at_least(size, value) for value, size in zip(self.block, sizes, strict=True)]
+                self.premises += [at_least(value, size) for value, size in zip(self.block, sizes, strict=True)]
+                self.premises += [at_least(size, value) for value, size in zip(self.block, sizes, strict=True)]
             elif name == "maxntid":
-                self.given.append(at_least(prod(numbers), self.block[0] * self.block[1] * self.block[2]))
+                self.premises.append(at_least(prod(numbers), self.block[0] * self.block[1] * self.block[2]))
 
     def _arguments(self) -> dict[str, Polynomial]:
         names: dict[str, Polynomial] = {}
@@ -342,7 +350,7 @@ class Problem:
                 self._bases[parameter.name] = base = self._array(
                     parameter.name, polynomial(length) * size, "global", 256
                 )
-                # The pointer of no array, or of one without elements, may be null.
+                # The pointer of an absent or an empty array may be null.
                 (symbol,) = base.symbols
                 symbol.low = 0
                 symbol.definition = (some((at_least(symbol, 1), equal(length, 0))),)
@@ -358,23 +366,23 @@ class Problem:
         return names
 
     def _united(self, statements: Sequence[str], names: dict[str, Polynomial]) -> list[str]:
-        """The statements but those such as ``x is y``, which say that two arguments are one array."""
+        """Unite arguments that statements such as ``x is y`` declare to be one array; return the other statements."""
         left = []
-        for each in statements:
-            match = _SAME.fullmatch(each)
+        for statement in statements:
+            match = _SAME.fullmatch(statement)
             if match is None:
-                left.append(each)
+                left.append(statement)
                 continue
             first, second = match.groups()
             types = {(every.dtype, every.count) for every in self.parameters if every.name in (first, second)}
-            known = {first, second} <= set(self.lengths) and first != second
-            if not known or len(types) != 1 or self.same.keys() & {first, second}:
+            are_arrays = {first, second} <= set(self.lengths) and first != second
+            if not are_arrays or len(types) != 1 or self.same.keys() & {first, second}:
                 raise ArgumentError(
-                    f"{self.name}: {shortened(each.strip())} names two things that are not arrays of one type"
+                    f"{self.name}: {shortened(statement.strip())} names two things that are not arrays of one type"
                 )
             (base,) = self._bases[second].symbols
             del self.arrays[base], self.lengths[second], self.pointers[second]
-            # What was the second is the first now.
+            # The second argument is now the first.
             for other in [second, *(name for name, same in self.same.items() if same == second)]:
                 self.same[other] = first
                 self._bases[other] = self._bases[first]
@@ -384,41 +392,47 @@ class Problem:
         return left
 
     def _extent(
-        self, reader: Statements, what: str, given: Extent, most: tuple[int, ...], statements: Sequence[str]
+        self, reader: Statements, label: str, extent: Extent, most: tuple[int, ...], statements: Sequence[str]
     ) -> tuple[Polynomial, ...]:
-        if given is None:
-            # An axis of which something is stated is as stated, also where the kernel never reads it.
-            stated = (axis for axis in _AXES if any(f"gridDim.{axis}" in each.replace(" ", "") for each in statements))
-            read: Iterable[str] = {*self._axes_read(), *stated} if what == "grid" else _AXES
+        if extent is None:
+            # An axis in a statement is free, even if the kernel never reads it.
+            stated = (
+                axis
+                for axis in _AXES
+                if any(f"gridDim.{axis}" in statement.replace(" ", "") for statement in statements)
+            )
+            read: Iterable[str] = {*self._axes_read(), *stated} if label == "grid" else _AXES
             self.axes_of_1 += tuple(axis for axis in _AXES if axis not in read)
-            found = [Symbol(f"{what}Dim.{axis}", 1, high) for axis, high in zip(_AXES, most, strict=True)]
-            return tuple(polynomial(1 if each.name[-1] not in read else each) for each in found)
+            symbols = [Symbol(f"{label}Dim.{axis}", 1, high) for axis, high in zip(_AXES, most, strict=True)]
+            return tuple(polynomial(1 if symbol.name[-1] not in read else symbol) for symbol in symbols)
         parts = (
-            [given] if isinstance(given, int | str) else listed(f"{self.name}: {what} is an extent, or several", given)
+            [extent]
+            if isinstance(extent, int | str)
+            else listed(f"{self.name}: {label} is an extent, or several", extent)
         )
         if not 1 <= len(parts) <= 3:
-            raise ArgumentError(f"{self.name}: {what} has one to three extents, got {shortened(given)}")
+            raise ArgumentError(f"{self.name}: {label} has one to three extents, got {shortened(extent)}")
         sizes = []
         for part, high in zip([*parts, 1, 1], most, strict=False):
             if isinstance(part, bool) or not isinstance(part, int | str | np.integer):
-                raise ArgumentError(f"{self.name}: {what} has numbers or expressions, got {shortened(part)}")
+                raise ArgumentError(f"{self.name}: {label} has numbers or expressions, got {shortened(part)}")
             if not isinstance(part, str) and not 1 <= part <= high:
-                raise ArgumentError(f"{self.name}: an extent of a {what} is from 1 to {high}, got {shortened(part)}")
+                raise ArgumentError(f"{self.name}: an extent of a {label} is from 1 to {high}, got {shortened(part)}")
             value = reader.number(str(part))
             if value.constant is not None and not 1 <= value.constant <= high:
-                raise ArgumentError(f"{self.name}: an extent of a {what} is from 1 to {high}, got {part}")
+                raise ArgumentError(f"{self.name}: an extent of a {label} is from 1 to {high}, got {part}")
             if value.constant is None:
                 most_of_it = value.range[1]
-                named = Symbol(f"{what}Dim", 1, high if most_of_it is None else max(1, min(high, most_of_it)))
-                self.given += [at_least(value, polynomial(named)), at_least(polynomial(named), value)]
-                value = polynomial(named)
+                size_symbol = Symbol(f"{label}Dim", 1, high if most_of_it is None else max(1, min(high, most_of_it)))
+                self.premises += [at_least(value, polynomial(size_symbol)), at_least(polynomial(size_symbol), value)]
+                value = polynomial(size_symbol)
             sizes.append(value)
         return tuple(sizes)
 
     def _axes_read(self) -> set[str]:
-        """Axes of the grid that the kernel reads: along another one, all blocks would do the same."""
-        code = (given for function in self.ptx.functions.values() for given in function.code)
-        names = (name.lstrip("%").partition(".") for given in code for name in facts.sources(given))
+        """Return the axes of the grid that the kernel reads. Along any other axis all blocks would do the same."""
+        code = (instr for function in self.ptx.functions.values() for instr in function.code)
+        names = (name.lstrip("%").partition(".") for instr in code for name in facts.sources(instr))
         return {axis for word, _, axis in names if word in ("ctaid", "nctaid")}
 
     def _index(self, name: str, varies: str, axis: int, extents: tuple[Polynomial, ...]) -> Polynomial:
@@ -426,9 +440,9 @@ class Problem:
         if extent.constant == 1:
             return polynomial(0)
         high = extent.range[1]
-        found = Symbol(f"{name}.{_AXES[axis]}", 0, None if high is None else high - 1, frozenset({varies}))
-        found.definition = (at_least(extent - 1, polynomial(found)),)
-        return polynomial(found)
+        symbol = Symbol(f"{name}.{_AXES[axis]}", 0, None if high is None else high - 1, frozenset({varies}))
+        symbol.definition = (at_least(extent - 1, polynomial(symbol)),)
+        return polynomial(symbol)
 
     def _array(self, name: str, size: Polynomial, space: str, align: int) -> Polynomial:
         high = 1 << 20 if space == "shared" else _MOST_BYTES
@@ -439,7 +453,7 @@ class Problem:
     # ── what the execution asks ──
 
     def special(self, name: str) -> Value:
-        """The value of a special register."""
+        """Return the value of a special register."""
         word, _, axis = name.lstrip("%").partition(".")
         rows = {"tid": self.threads, "ntid": self.block, "ctaid": self.blocks, "nctaid": self.grid}
         if word in rows and axis in tuple(_AXES):
@@ -447,15 +461,16 @@ class Problem:
         return Opaque(f"{name} is not followed")
 
     def base_of(self, name: str) -> Polynomial:
-        """Where a variable begins.
+        """Return the address of a variable.
 
         Raises
         ------
         Unsupported
+            For a variable of another memory space.
         """
-        found = self._bases.get(f"variable {name}")
-        if found is not None:
-            return found
+        base = self._bases.get(f"variable {name}")
+        if base is not None:
+            return base
         variable = self.entry.variables.get(name) or self.ptx.variables.get(name)
         if variable is None or variable.space not in ("global", "shared", "local", "const"):
             raise Unsupported(f"the address of {name}")
@@ -463,11 +478,11 @@ class Problem:
 
     def _variable(self, name: str, variable: program.Variable) -> Polynomial:
         if variable.space == "shared" and variable.extern:
-            # All of them are the memory that the launch gives.
+            # All extern variables are the launch's dynamic shared memory.
             base = self._bases.get("dynamic shared memory")
             if base is None:
-                known = (*self.ptx.variables.values(), *self.entry.variables.values())
-                align = max(each.align for each in known if each.space == "shared" and each.extern)
+                variables = (*self.ptx.variables.values(), *self.entry.variables.values())
+                align = max(declared.align for declared in variables if declared.space == "shared" and declared.extern)
                 base = self._array("dynamic shared memory", self.shared_bytes, "shared", align)
                 self._bases["dynamic shared memory"] = base
             self._bases[name] = base
@@ -479,56 +494,56 @@ class Problem:
         return self._bases[name]
 
     def _part(self, base: Polynomial, variable: program.Variable) -> None:
-        """Tell arrays of a thread apart, which lie in one variable: each begins where an address is taken."""
-        held = {variable.name}
+        """Split a thread's own variable into arrays: each begins where an address is taken."""
+        derived = {variable.name}
         starts = {0}
-        for each in self.entry.code:
-            target, *operands = each.operands or (None,)
+        for instr in self.entry.code:
+            target, *operands = instr.operands or (None,)
             names = {getattr(operand, "name", "") for operand in operands}
-            if isinstance(target, program.Register) and not held.isdisjoint(names):
-                if each.opcode in ("mov", "cvta"):
-                    held.add(target.name)
-                elif each.opcode == "add":
+            if isinstance(target, program.Register) and not derived.isdisjoint(names):
+                if instr.opcode in ("mov", "cvta"):
+                    derived.add(target.name)
+                elif instr.opcode == "add":
                     starts |= {operand.value for operand in operands if isinstance(operand, program.Immediate)}
-        inside = sorted(each for each in starts if 0 <= each < variable.size)
+        inside = sorted(start for start in starts if 0 <= start < variable.size)
         for start, end in itertools.pairwise([*inside, variable.size]):
             shown, align = f"a thread's own array of {end - start} bytes", math.gcd(start, variable.align)
             self._parts_of[base + start] = self._array(shown, polynomial(end - start), "local", align)
 
     def part(self, address: Polynomial) -> Polynomial:
-        """The address of a variable, plus a number, as the beginning of one of the arrays in it, where it is one."""
+        """Return an address in a thread's own variable as the beginning of an array in it, if it is one."""
         return self._parts_of.get(address, address) if self._parts_of else address
 
     def element(self, address: Polynomial, size: int, numbers: Numbers) -> Polynomial | None:
-        """What is read from an array of whose elements something is stated; None for others."""
+        """Return the value read from an array that has statements about its elements; None for other arrays."""
         (base, *others) = address.bases().symbols or (None,)
-        name = next((each for each in self.contents if self.pointers[each] is base), None)
+        name = next((array for array in self.contents if self.pointers[array] is base), None)
         if name is None or others or size != self.elements_bytes(name):
             return None
         return self.any_element(name, numbers)
 
     def any_element(self, name: str, numbers: Numbers) -> Polynomial:
-        """An element of an array of which something is stated: another one in each thread and iteration.
+        """Return an element of an array with statements about its elements; it differs between threads and iterations.
 
-        Where the array has no elements, nothing is known of it.
+        If the array has no elements, nothing is known of the value.
         """
-        made = numbers.unknown("", self.elements[name].low, self.elements[name].high)
-        (symbol,) = made.symbols
+        element = numbers.unknown("", self.elements[name].low, self.elements[name].high)
+        (symbol,) = element.symbols
         symbol.name = content_name(name)
         aliases = (name, *(other for other, same in self.same.items() if same == name))
-        reader = Statements(self.name, {**self.names, **dict.fromkeys(aliases, made)})
-        stated = [reader.truth(each) for each in self.contents[name]]
+        reader = Statements(self.name, {**self.names, **dict.fromkeys(aliases, element)})
+        stated = [reader.truth(statement) for statement in self.contents[name]]
         some_elements = at_least(self.lengths[name], 1)
-        symbol.definition = tuple(implies(some_elements, each) for each in (*stated, *reader.implied))
-        return made
+        symbol.definition = tuple(implies(some_elements, condition) for condition in (*stated, *reader.implied))
+        return element
 
     def elements_bytes(self, name: str) -> int:
-        """Bytes of an element of an array that is an argument."""
-        return element_bytes(next(each for each in self.parameters if each.name == name))
+        """Return the bytes of an element of an argument that is an array."""
+        return element_bytes(next(parameter for parameter in self.parameters if parameter.name == name))
 
-    def parameter(self, name: str, offset: int, kind: str) -> Value:
-        """What is read from a parameter of the kernel."""
-        place = next((at for at, each in enumerate(self.entry.parameters) if each.name == name), None)
+    def parameter(self, name: str, offset: int, type_name: str) -> Value:
+        """Return the value read from a parameter of the kernel."""
+        place = next((at for at, declared in enumerate(self.entry.parameters) if declared.name == name), None)
         if place is None or place >= len(self.parameters):
             raise Unsupported(f"the parameter {name}")
         parameter = self.parameters[place]
@@ -536,11 +551,11 @@ class Problem:
             return polynomial(self.scalars[parameter.name])
         if offset == 0 and parameter.category == "pointer":
             return self._bases[parameter.name]
-        key = name, offset, kind
+        key = name, offset, type_name
         if key not in self._parts:
             reason = f"it depends on a part of the parameter {parameter.name}, which is no integer and no pointer"
-            if kind in INTEGERS and parameter.category != "scalar":
-                bits, signed = INTEGERS[kind]
+            if type_name in INTEGERS and parameter.category != "scalar":
+                bits, signed = INTEGERS[type_name]
                 self._parts[key] = polynomial(Symbol(parameter.name, *words.bounds(signed, bits), reason=reason))
             else:
                 self._parts[key] = Opaque(f"it depends on the argument {parameter.name}")
@@ -548,15 +563,15 @@ class Problem:
 
 
 def _limits(dtype: np.dtype) -> tuple[int, int]:
-    found = np.iinfo(dtype)
-    return int(found.min), int(found.max)
+    limits = np.iinfo(dtype)
+    return int(limits.min), int(limits.max)
 
 
 def content_name(array: str) -> str:
-    """The name of symbols for elements of an array that are read."""
+    """Return the name of symbols for loaded elements of an array."""
     return f"{array}[]"
 
 
 def element_bytes(parameter: BoundParameter) -> int:
-    """Bytes of an element of what a parameter points to."""
+    """Return the bytes of an element of a pointer parameter."""
     return max(1, parameter.dtype.itemsize * parameter.count) if parameter.dtype is not None else 1

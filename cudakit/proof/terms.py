@@ -1,6 +1,6 @@
-"""Whole numbers as polynomials of symbols, and formulas about them.
+"""Integers as polynomials of symbols, and formulas about them.
 
-Registers hold bits; a polynomial stands for the bits that it is equal to modulo 2 to the width of its register.
+Registers hold bits. A polynomial stands for the bits that equal it modulo 2 to the width of its register.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ _numbers = itertools.count()
 
 @dataclass(eq=False, slots=True)
 class Symbol:
-    """An unknown whole number.
+    """An unknown integer.
 
     Attributes
     ----------
     name : str
     low, high : int or None
-        Between which it lies, both included.
+        Bounds, both included.
     varies : frozenset of str
-        With what it varies: ``thread``, ``block``, loops.
+        Scopes with which the value varies: ``thread``, ``block``, loops.
     reason : str
-        Why its value is not known exactly; empty where it is.
+        Reason that the value is not known exactly; empty if it is.
     is_base : bool
-        Whether it is where an array begins.
+        Whether the symbol is the address of an array.
     definition : tuple of Formula
-        What it is in terms of others; each value of those leaves it one.
+        Definition by other symbols, which has a solution for all their values.
     """
 
     name: str
@@ -50,7 +50,7 @@ Monomial: TypeAlias = tuple[Symbol, ...]
 
 
 class Polynomial:
-    """A sum of products of symbols, with whole factors."""
+    """A sum of products of symbols, with integer factors."""
 
     def __init__(self, terms: Mapping[Monomial, int]) -> None:
         self.terms: dict[Monomial, int] = {product: factor for product, factor in terms.items() if factor}
@@ -71,7 +71,7 @@ class Polynomial:
         terms: dict[Monomial, int] = {}
         for left, a in self.terms.items():
             for right, b in polynomial(other).terms.items():
-                product = tuple(sorted(left + right, key=lambda each: each.number))
+                product = tuple(sorted(left + right, key=lambda symbol: symbol.number))
                 terms[product] = terms.get(product, 0) + a * b
         return Polynomial(terms)
 
@@ -90,22 +90,22 @@ class Polynomial:
 
     @property
     def constant(self) -> int | None:
-        """Its value, where it is a number."""
+        """Value of a constant polynomial; None for any other."""
         return None if any(self.terms) else self.terms.get((), 0)
 
     @cached_property
     def symbols(self) -> tuple[Symbol, ...]:
-        """All symbols in it, in the order of its terms."""
+        """All symbols, in the order of the terms."""
         return tuple(dict.fromkeys(itertools.chain.from_iterable(self.terms)))
 
     @property
     def varies(self) -> frozenset[str]:
-        """With what it varies."""
-        return frozenset().union(*(each.varies for each in self.symbols))
+        """Scopes with which the value varies."""
+        return frozenset().union(*(symbol.varies for symbol in self.symbols))
 
     @cached_property
     def range(self) -> tuple[int | None, int | None]:
-        """Between which numbers it lies, as its symbols' ranges tell."""
+        """Bounds of the value, from the bounds of its symbols."""
         low: int | None = 0
         high: int | None = 0
         for product, factor in self.terms.items():
@@ -117,35 +117,35 @@ class Polynomial:
         return low, high
 
     def within(self, low: int, high: int) -> bool:
-        """Whether its symbols' ranges alone say that it lies between two numbers."""
+        """Return whether the bounds of the symbols alone keep the value between two numbers."""
         least, most = self.range
         return least is not None and most is not None and low <= least and most <= high
 
     def split(self, divisor: int) -> tuple[Polynomial, Polynomial]:
-        """Quotient and rest: terms that a divisor divides, divided, and the others."""
+        """Return quotient and remainder by terms: the terms that a divisor divides, divided, and the others."""
         quotient = {product: factor // divisor for product, factor in self.terms.items() if product}
         rest = {product: factor % divisor for product, factor in self.terms.items() if product}
         quotient = {product: factor for product, factor in quotient.items() if not rest[product]}
         whole, left = divmod(self.terms.get((), 0), divisor)
-        kept = {product: self.terms[product] for product, factor in rest.items() if factor}
-        return Polynomial({**quotient, (): whole}), Polynomial({**kept, (): left})
+        remainder = {product: self.terms[product] for product, factor in rest.items() if factor}
+        return Polynomial({**quotient, (): whole}), Polynomial({**remainder, (): left})
 
     def bases(self) -> Polynomial:
-        """Its part of arrays' beginnings."""
+        """Return the terms with addresses of arrays."""
         return Polynomial(
-            {product: factor for product, factor in self.terms.items() if any(each.is_base for each in product)}
+            {product: factor for product, factor in self.terms.items() if any(symbol.is_base for symbol in product)}
         )
 
 
 def polynomial(value: Polynomial | Symbol | int) -> Polynomial:
-    """A symbol or a number as a polynomial."""
+    """Return a symbol or a number as a polynomial."""
     if isinstance(value, Polynomial):
         return value
     return Polynomial({(value,): 1} if isinstance(value, Symbol) else {(): value})
 
 
 def range_of(product: Monomial) -> tuple[int | None, int | None]:
-    """Between which numbers a product lies."""
+    """Return the bounds of a product."""
     low: int | None = 1
     high: int | None = 1
     for symbol in product:
@@ -163,7 +163,7 @@ def range_of(product: Monomial) -> tuple[int | None, int | None]:
 
 @dataclass(frozen=True)
 class Atom:
-    """``value >= 0``, or ``value == 0``."""
+    """The formula ``value >= 0``, or ``value == 0``."""
 
     value: Polynomial
     is_equality: bool
@@ -171,49 +171,49 @@ class Atom:
 
 @dataclass(frozen=True)
 class Flag:
-    """An unknown truth: a symbol that is 0 or 1."""
+    """An unknown truth value: a symbol that is 0 or 1."""
 
     symbol: Symbol
 
 
 @dataclass(frozen=True)
 class Not:
-    """The opposite."""
+    """Negation of a formula."""
 
     item: Formula
 
 
 @dataclass(frozen=True)
 class All:
-    """All of them."""
+    """Conjunction of formulas."""
 
     items: tuple[Formula, ...]
 
 
 @dataclass(frozen=True)
 class Some:
-    """At least one of them."""
+    """Disjunction of formulas."""
 
     items: tuple[Formula, ...]
 
 
 @dataclass(frozen=True)
-class Known:
-    """What the last round of a loop meets, which a thread comes to, for it leaves the loop.
+class LastRound:
+    """Conditions of a loop's last round, which a thread reaches because it leaves the loop.
 
-    Where it stands under `negation`, a thread is to be elsewhere for another reason.
+    The `negation` of this formula is false: a thread is elsewhere for another reason.
     """
 
     item: Formula
 
 
-Formula: TypeAlias = Atom | Flag | Not | All | Some | Known
+Formula: TypeAlias = Atom | Flag | Not | All | Some | LastRound
 TRUE: Formula = All(())
 FALSE: Formula = Some(())
 
 
 def at_least(left: Polynomial | Symbol | int, right: Polynomial | Symbol | int) -> Formula:
-    """``left >= right``."""
+    """Return the formula ``left >= right``."""
     value = polynomial(left) - polynomial(right)
     low, high = value.range
     if low is not None and low >= 0:
@@ -222,7 +222,7 @@ def at_least(left: Polynomial | Symbol | int, right: Polynomial | Symbol | int) 
 
 
 def equal(left: Polynomial | Symbol | int, right: Polynomial | Symbol | int) -> Formula:
-    """``left == right``."""
+    """Return the formula ``left == right``."""
     value = polynomial(left) - polynomial(right)
     low, high = value.range
     if low == high == 0:
@@ -231,8 +231,8 @@ def equal(left: Polynomial | Symbol | int, right: Polynomial | Symbol | int) -> 
 
 
 def negation(item: Formula) -> Formula:
-    """Not that."""
-    if isinstance(item, Known):
+    """Return the negation of a formula."""
+    if isinstance(item, LastRound):
         return FALSE
     if isinstance(item, Not):
         return item.item
@@ -246,17 +246,17 @@ def negation(item: Formula) -> Formula:
 
 
 def everything(items: Iterable[Formula]) -> Formula:
-    """All of them, simplified."""
+    """Return the conjunction of formulas, simplified."""
     return _joined(items, All, FALSE)
 
 
 def some(items: Iterable[Formula]) -> Formula:
-    """Any of them, simplified."""
+    """Return the disjunction of formulas, simplified."""
     return _joined(items, Some, TRUE)
 
 
 def _joined(items: Iterable[Formula], join: type[All | Some], decides: Formula) -> Formula:
-    """All or any of some formulas: one that `decides` is enough, and so is one with its opposite."""
+    """Join formulas by `join`: a formula that equals `decides`, or a formula and its negation, decides the result."""
     parts: dict[Formula, None] = {}
     for item in items:
         if item == decides:
@@ -268,12 +268,12 @@ def _joined(items: Iterable[Formula], join: type[All | Some], decides: Formula) 
 
 
 def implies(condition: Formula, then: Formula) -> Formula:
-    """Either not the one, or the other."""
+    """Return the implication ``condition -> then``."""
     return some((negation(condition), then))
 
 
 def divided(value: Polynomial, divisor: Polynomial) -> tuple[Polynomial, Polynomial]:
-    """Quotient, rounded down, and rest, as symbols; of a divisor that is above 0."""
+    """Return the quotient, rounded down, and the remainder as symbols, of a divisor above 0."""
     varies, number, (low, high) = value.varies | divisor.varies, divisor.constant, value.range
     quotient = Symbol("quotient", None, None, varies)
     if number is not None:
@@ -283,33 +283,33 @@ def divided(value: Polynomial, divisor: Polynomial) -> tuple[Polynomial, Polynom
         quotient.low, quotient.high = 0, high
     rest = Symbol("rest", 0, None if number is None else number - 1, varies)
     laws = equal(value, divisor * polynomial(quotient) + polynomial(rest)), at_least(divisor - 1, polynomial(rest))
-    # It says nothing where the divisor is none, so that it never excludes that.
+    # The laws hold only for a divisor above 0, so that they never exclude other ones.
     quotient.definition = rest.definition = tuple(implies(at_least(divisor, 1), law) for law in laws)
     return polynomial(quotient), polynomial(rest)
 
 
 def atoms(item: Formula) -> Iterator[Atom | Flag]:
-    """What a formula is made of."""
+    """Yield the atoms and flags of a formula."""
     if isinstance(item, Atom | Flag):
         yield item
-    elif isinstance(item, Not | Known):
+    elif isinstance(item, Not | LastRound):
         yield from atoms(item.item)
     else:
-        for each in item.items:
-            yield from atoms(each)
+        for part in item.items:
+            yield from atoms(part)
 
 
-def knows(item: Formula) -> bool:
-    """Whether anything of a loop's last round stands in a formula."""
+def has_last_round(item: Formula) -> bool:
+    """Return whether a formula has conditions of a loop's last round."""
     if isinstance(item, Atom | Flag):
         return False
-    if isinstance(item, Not | Known):
-        return isinstance(item, Known) or knows(item.item)
-    return any(map(knows, item.items))
+    if isinstance(item, Not | LastRound):
+        return isinstance(item, LastRound) or has_last_round(item.item)
+    return any(map(has_last_round, item.items))
 
 
 def symbols_in(item: Formula) -> Iterator[Symbol]:
-    """The symbols of a formula."""
+    """Yield the symbols of a formula."""
     for atom in atoms(item):
         if isinstance(atom, Flag):
             yield atom.symbol
@@ -318,69 +318,72 @@ def symbols_in(item: Formula) -> Iterator[Symbol]:
 
 
 def cone(items: Iterable[Formula]) -> tuple[dict[Symbol, None], list[Formula]]:
-    """The symbols of formulas and of all that defines them, and those definitions."""
-    found: dict[Symbol, None] = {}
+    """Return the symbols of formulas and of all their definitions, and these definitions."""
+    symbols: dict[Symbol, None] = {}
     definitions: dict[Formula, None] = {}
     waiting = [symbol for item in items for symbol in symbols_in(item)]
     while waiting:
         symbol = waiting.pop()
-        if symbol in found:
+        if symbol in symbols:
             continue
-        found[symbol] = None
+        symbols[symbol] = None
         for definition in symbol.definition:
             if definition not in definitions:
                 definitions[definition] = None
                 waiting += symbols_in(definition)
-    return found, list(definitions)
+    return symbols, list(definitions)
 
 
 class Renaming:
-    """The same for another thread, block or iteration: what varies with them is another, all else the same.
+    """Renaming of symbols for another thread, block or iteration: symbols that vary with these get new ones.
 
     Parameters
     ----------
     varies : iterable of str
-    known : mapping of Symbol to Polynomial
-        What is put in the place of some.
+        Scopes that differ.
+    mapping : mapping of Symbol to Polynomial
+        Values that replace some symbols.
     """
 
     varies: frozenset[str]
 
-    def __init__(self, varies: Iterable[str], known: Mapping[Symbol, Polynomial] | None = None) -> None:
+    def __init__(self, varies: Iterable[str], mapping: Mapping[Symbol, Polynomial] | None = None) -> None:
         self.varies = frozenset(varies)
-        self.known: dict[Symbol, Polynomial] = dict(known or {})
+        self.mapping: dict[Symbol, Polynomial] = dict(mapping or {})
 
-    def symbol(self, given: Symbol) -> Polynomial:
-        found = self.known.get(given)
-        if found is not None:
-            return found
-        if self.varies.isdisjoint(given.varies):
-            self.known[given] = polynomial(given)
-            return self.known[given]
-        other = Symbol(given.name + "'", given.low, given.high, given.varies, given.reason, given.is_base)
-        self.known[given] = polynomial(other)
-        other.definition = tuple(map(self.formula, given.definition))
-        return self.known[given]
+    def symbol(self, original: Symbol) -> Polynomial:
+        renamed = self.mapping.get(original)
+        if renamed is not None:
+            return renamed
+        if self.varies.isdisjoint(original.varies):
+            self.mapping[original] = polynomial(original)
+            return self.mapping[original]
+        other = Symbol(
+            original.name + "'", original.low, original.high, original.varies, original.reason, original.is_base
+        )
+        self.mapping[original] = polynomial(other)
+        other.definition = tuple(map(self.formula, original.definition))
+        return self.mapping[original]
 
-    def polynomial(self, given: Polynomial) -> Polynomial:
+    def polynomial(self, value: Polynomial) -> Polynomial:
         total = polynomial(0)
-        for product, factor in given.terms.items():
+        for product, factor in value.terms.items():
             part = polynomial(factor)
             for symbol in product:
                 part = part * self.symbol(symbol)
             total = total + part
         return total
 
-    def formula(self, given: Formula) -> Formula:
-        if isinstance(given, Atom):
-            value = self.polynomial(given.value)
-            return equal(value, 0) if given.is_equality else at_least(value, 0)
-        if isinstance(given, Flag):
-            (product,) = self.symbol(given.symbol).terms
+    def formula(self, item: Formula) -> Formula:
+        if isinstance(item, Atom):
+            value = self.polynomial(item.value)
+            return equal(value, 0) if item.is_equality else at_least(value, 0)
+        if isinstance(item, Flag):
+            (product,) = self.symbol(item.symbol).terms
             return Flag(product[0])
-        if isinstance(given, Not):
-            return negation(self.formula(given.item))
-        if isinstance(given, Known):
-            return Known(self.formula(given.item))
-        make = everything if isinstance(given, All) else some
-        return make(map(self.formula, given.items))
+        if isinstance(item, Not):
+            return negation(self.formula(item.item))
+        if isinstance(item, LastRound):
+            return LastRound(self.formula(item.item))
+        make = everything if isinstance(item, All) else some
+        return make(map(self.formula, item.items))

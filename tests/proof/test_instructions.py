@@ -74,7 +74,7 @@ class Program:
         return is_true
 
     def may_be(self, name: str, number: int, values: dict[str, int]) -> bool:
-        """Whether a register may hold a signed number, for all that the proof knows."""
+        """Whether a register may hold a signed number, for all that the proof has_last_round."""
         self._assume(values)
         bits = self.registers.bits(name)
         value = self.numbers.canonical(self.registers.number(Register(name)), bits, True)
@@ -258,7 +258,7 @@ EXACT = {
     "mul.wide.u32 %d1, %r1, 12;\nshr.u64 %d2, %d1, 4;\ncvt.u32.u64 %r3, %d2": lambda a, b: _unsigned(a, 32) * 12 >> 4,
     "setp.ge.u32 %p1, %r1, %r2;\nselp.b32 %r3, %r1, %r2, %p1": lambda a, b: max(_unsigned(a, 32), _unsigned(b, 32)),
 }
-#: The same, of which the proof knows no more than bounds.
+#: The same, of which the proof has_last_round no more than bounds.
 BOUNDED = {
     "brev.b32 %r3, %r1": lambda a, b: int(f"{_unsigned(a, 32):032b}"[::-1], 2),
     "bfe.u32 %r3, %r1, 5, %r2": lambda a, b: a >> 5 & (1 << (b & 255)) - 1 & (1 << 27) - 1,

@@ -16,7 +16,7 @@ from cudakit.proof.terms import (
     FALSE,
     TRUE,
     Flag,
-    Known,
+    LastRound,
     Polynomial,
     Symbol,
     at_least,
@@ -281,5 +281,5 @@ def test_any_of_some_conditions_means_the_same() -> None:
     assert union([everything((P, Q)), everything((P, negation(Q)))]) == P
     assert union([everything((P, Q)), everything((P, negation(Q))), R]) == some((P, R))
     assert union([P, everything((negation(P), Q))]) == some((P, Q))
-    known = Known(at_least(Symbol("a"), 0))
+    known = LastRound(at_least(Symbol("a"), 0))
     assert union([everything((known, P)), everything((known, negation(P)))]) == known

@@ -144,7 +144,7 @@ def bounds(value: Polynomial) -> tuple[int | None, int | None]:
 
 def holds(made: Problem, values: dict[Symbol, int]) -> bool:
     """Whether values of some symbols meet what is given of these alone."""
-    whole = everything(made.given)
+    whole = everything(made.premises)
     items = whole.items if hasattr(whole, "items") else (whole,)
     return all(truth(each, values) for each in items if cone([each])[0].keys() <= values.keys())
 

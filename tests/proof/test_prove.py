@@ -21,7 +21,7 @@ from cudakit.emulator.launch import EmulatedCode
 from cudakit.emulator.ptx.parser import parse
 from cudakit.errors import ArgumentError, CudakitError
 from cudakit.jit.cache.stages import compiled_of
-from cudakit.proof.confirm import Wanted, example, ran, small
+from cudakit.proof.confirm import ExpectedFault, example, run_example, small
 from cudakit.proof.problem import Problem
 from cudakit.proof.prove import Proof
 from cudakit.proof.solver import STEPS_PER_S, Solver, lemmas
@@ -101,12 +101,12 @@ def test_what_is_proved_never_faults_at_sizes_that_are_stated(case: Case) -> Non
     runs = 0
     for _ in range(6):
         chosen = [equal(symbol, draw.randint(-2, 70)) for symbol in problem.scalars.values()]
-        answer = solver.answer([*problem.given, *chosen], small(problem))
+        answer = solver.answer([*problem.premises, *chosen], small(problem))
         if answer.verdict == "yes":
-            shown = ran(example(problem, answer.values), problem, kernel, "sm_90")
+            shown = run_example(example(problem, answer.values), problem, kernel, "sm_90")
             assert not shown.fault, shown
             runs += shown.was_run
-    assert runs or not problem.given
+    assert runs or not problem.premises
 
 
 REFUSED = {
@@ -507,13 +507,15 @@ def test_another_error_confirms_nothing(more: str) -> None:
 
 
 def test_a_fault_is_confirmed_by_its_own_line() -> None:
-    bounds, race = (Wanted(kind, frozenset({7, 9}), frozenset({"a.cu:3", "a.cu:5"})) for kind in ("bounds", "race"))
+    bounds, race = (
+        ExpectedFault(kind, frozenset({7, 9}), frozenset({"a.cu:3", "a.cu:5"})) for kind in ("bounds", "race")
+    )
     assert bounds.of_error("k: st.global.u32 (PTX line 9, a.cu:3): 4 bytes at 0x1 are outside every array")
     assert bounds.of_error("k: st.global.u32 (PTX line 7): 4 bytes at 0x1 are outside every array")
     assert not bounds.of_error("k: st.global.u32 (PTX line 79): 4 bytes at 0x1 are outside every array")
     assert not bounds.of_error("k: 9 steps are not enough")
     assert not race.of_error("k: st.global.u32 (PTX line 9, a.cu:3): 4 bytes at 0x1 are outside every array")
-    barrier = Wanted("barrier", frozenset({7}), frozenset({"a.cu:3"}))
+    barrier = ExpectedFault("barrier", frozenset({7}), frozenset({"a.cu:3"}))
     assert barrier.of_error("k: bar.sync (PTX line 8): deadlock: 3 threads wait at a barrier")
     assert not barrier.of_error("k: trap (PTX line 7): trapped")
     found = CheckFinding("race", "k", "a.cu", 3, "a.cu:8", "")

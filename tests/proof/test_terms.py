@@ -15,7 +15,7 @@ from cudakit.proof.terms import (
     Atom,
     Flag,
     Formula,
-    Known,
+    LastRound,
     Not,
     Renaming,
     Some,
@@ -25,8 +25,8 @@ from cudakit.proof.terms import (
     cone,
     equal,
     everything,
+    has_last_round,
     implies,
-    knows,
     negation,
     polynomial,
     range_of,
@@ -162,18 +162,18 @@ def test_formulas_are_short() -> None:
     assert some([first, TRUE]) == TRUE
     assert negation(negation(second)) == second
     assert negation(first) == at_least(0, A)
-    assert negation(Known(first)) == FALSE
+    assert negation(LastRound(first)) == FALSE
     assert implies(first, second) == some((negation(first), second))
 
 
 def test_what_formulas_are_made_of() -> None:
     first, second = at_least(A, 1), equal(B, A)
-    formula = Some((All((first, P)), Not(second), Known(second)))
+    formula = Some((All((first, P)), Not(second), LastRound(second)))
     assert list(atoms(formula)) == [first, P, second, second]
     assert set(symbols_in(formula)) == {X, Y, P.symbol}
-    assert knows(formula)
-    assert not knows(Some((All((first, P)), Not(second))))
-    assert knows(Not(Known(first)))
+    assert has_last_round(formula)
+    assert not has_last_round(Some((All((first, P)), Not(second))))
+    assert has_last_round(Not(LastRound(first)))
 
 
 def test_symbols_come_with_what_defines_them() -> None:
@@ -199,7 +199,7 @@ def test_renaming_gives_another_thread_other_symbols() -> None:
     assert renamed.definition == (at_least(shared, renamed),)
     assert other.symbol(thread) == polynomial(renamed)
     assert other.formula(Not(equal(thread, 2))) == negation(equal(renamed, 2))
-    assert other.formula(Known(at_least(thread, 1))) == Known(at_least(renamed, 1))
+    assert other.formula(LastRound(at_least(thread, 1))) == LastRound(at_least(renamed, 1))
     assert other.formula(All((at_least(thread, 1), P))) == everything((at_least(renamed, 1), P))
     assert other.formula(Some((at_least(thread, 1), P))) == some((at_least(renamed, 1), P))
     flag = Flag(Symbol("q", 0, 1, frozenset({"thread"})))

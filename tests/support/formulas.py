@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 
-from cudakit.proof.terms import All, Atom, Flag, Formula, Known, Not, Polynomial, Some, Symbol
+from cudakit.proof.terms import All, Atom, Flag, Formula, LastRound, Not, Polynomial, Some, Symbol
 
 Values = Mapping[Symbol, int]
 
@@ -25,7 +25,7 @@ def truth(formula: Formula, values: Values) -> bool:
         return bool(values[formula.symbol])
     if isinstance(formula, Not):
         return not truth(formula.item, values)
-    if isinstance(formula, Known):
+    if isinstance(formula, LastRound):
         return truth(formula.item, values)
     if isinstance(formula, All):
         return all(truth(each, values) for each in formula.items)
