@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from cudakit.errors import EmulatorWarning, LaunchError
 from cudakit.jit.launch.code_place import CodePlace, DeviceCode
-from cudakit.streams import devices, streams
+from cudakit.streams import devices, streams, witnesses
 from cudakit.streams.devices import Limits
 from cudakit.streams.order import order
 from cudakit.types.arguments import Argument, describe
@@ -260,12 +260,12 @@ def stream() -> Stream | EmulatedStream:
 
 @functools.cache
 def _say_emulated(arch: str) -> None:
-    warnings.warn(
+    file, _, line = witnesses.call_site().rpartition(":")
+    message = (
         f"there is no CUDA driver or no GPU here: kernels run on the emulator, as {arch}, on NumPy arrays "
-        "(ck.emulator.stream() asks for the emulator without this warning)",
-        EmulatorWarning,
-        stacklevel=3,
+        "(ck.emulator.stream() asks for the emulator without this warning)"
     )
+    warnings.warn_explicit(message, EmulatorWarning, file, int(line))
 
 
 def using(given: Any) -> contextlib.AbstractContextManager[Any]:

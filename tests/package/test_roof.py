@@ -245,6 +245,15 @@ def test_a_stream_of_the_emulator_is_said_once(monkeypatch: pytest.MonkeyPatch) 
         ck.stream()
 
 
+def test_the_warning_of_a_pipelines_stream_names_the_callers_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "default_place", places.emulator)
+    places._say_emulated.cache_clear()
+    pipeline = ck.Pipeline([lambda item, stream: item])
+    with pytest.warns(ck.errors.EmulatorWarning, match="there is no CUDA driver") as caught:
+        assert len(list(pipeline(np.zeros((2, 3), np.float32)))) == 2
+    assert caught[0].filename == __file__
+
+
 def test_what_cannot_be_captured_is_refused() -> None:
     stream = ck.emulator.stream()
     refuse_capture(stream, "the op", "it waits", "call it before")
