@@ -108,7 +108,8 @@ def check_grid(name: str, config: Config, limits: Limits) -> None:
     """
     for axis, size, most in zip("xyz", config.grid, limits.grid, strict=True):
         if size > most:
-            raise over(name, f"grid.{axis}", size, most, limits)
+            error = over(name, f"grid.{axis}", size, most, limits)
+            raise LaunchError(f"{error}; let each thread process several elements")
 
 
 def check_cooperative(name: str, config: Config, limits: Limits, resident: int) -> None:
