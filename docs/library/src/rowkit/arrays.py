@@ -44,7 +44,8 @@ def empty_like(x: Any) -> Any:
 def on_host(x: Any) -> np.ndarray | None:
     """Return x as a NumPy array over the same memory, or None if x is on a device."""
     if isinstance(x, np.ndarray):
-        # The emulator's device arrays are NumPy arrays with CuPy's method `get`.
+        # Device arrays of a strict emulator stream have CuPy's method `get`. Those of
+        # another emulator stream are plain NumPy arrays, and are copied.
         return None if hasattr(x, "get") else x
     if is_torch(x) and not x.is_cuda:
         view: np.ndarray = x.numpy()
