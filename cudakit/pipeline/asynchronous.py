@@ -1,4 +1,7 @@
-"""Asynchronous sources: read in their event loop, one item at a time, for a thread that waits for each."""
+"""Asynchronous sources, read in an event loop for a thread that waits for each item.
+
+The source is read one item at a time.
+"""
 
 from __future__ import annotations
 

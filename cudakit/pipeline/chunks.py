@@ -21,7 +21,22 @@ _UNDER_WAY = 2
 
 
 def map_chunks(source: Chunks, results: Run, out: Any) -> np.ndarray:
-    """Return the results of a source's chunks, without their halos, in one array."""
+    """Return the results of a source's chunks, without their halos, in one array.
+
+    Parameters
+    ----------
+    source : Chunks
+        Chunks of the input array.
+    results : Run
+        Results of the stages, one for each chunk, in order.
+    out : numpy.ndarray, path or None
+        Array for the result, or path of an ``.npy`` file for it. None: a new array.
+
+    Returns
+    -------
+    numpy.ndarray
+        Result: `out`, the file as a mapped array, or the new array.
+    """
     if isinstance(out, (str, os.PathLike)):
         path = Path(out)
         with replacing(path) as part:

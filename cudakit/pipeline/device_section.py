@@ -1,10 +1,10 @@
 """Successive device stages: items are copied in, computed and copied out, several at a time.
 
-Each item in flight has a buffer set: device memory and pinned memory for what comes in, and three events. A set is used
-again only after the host has seen its last copy done, so that no stream ever waits for one to be free.
+Each item in flight has a buffer set: device memory and pinned memory for its arrays, and three events. A buffer set is
+used again only after the host has seen its last copy done. So no stream ever waits for a free buffer set.
 
-On several GPUs a `Spread` has a section for each, with streams and a thread of its own: it takes the next item when it
-has room.
+On several GPUs a `Spread` has a section for each GPU. Each section has its own streams and its own thread. It takes the
+next item when it has room.
 """
 
 from __future__ import annotations
@@ -47,14 +47,17 @@ class Section:
     Parameters
     ----------
     upstream : Node
+        Node from which the section takes items.
     stages : sequence of Stage
+        Device stages, in the order of their calls.
     lanes : Lanes
+        Streams for the copies and the stages.
     depth : int or None
-        Items in flight; None: by their size and the memory that is free, after the first.
+        Limit of items in flight. None: chosen after the first item, by its size and the free memory.
     graph : bool
-        Replay what the stages do rather than call them.
+        Whether to capture the stages into graphs and to replay the graphs.
     lenient : bool
-        Go on after an item on which a stage has failed.
+        Whether to continue after an item on which a stage has failed.
     """
 
     def __init__(
@@ -88,7 +91,10 @@ class Section:
     # ── a node ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def take(self, block: bool) -> Parcel:
-        """Return the next result in order, after items have been put on the device as far as there is room."""
+        """Return the next result in order, END after the last, or NOTHING if none is ready and `block` is False.
+
+        Also puts the work of further items on the streams, as far as there is room.
+        """
         if self._several:
             return self._several.popleft()
         flight = self._flight
@@ -114,11 +120,11 @@ class Section:
         return parcel
 
     def stop(self) -> None:
-        """Take no more items."""
+        """Take no more items from the node before."""
         self._over = True
 
     def close(self) -> None:
-        """Wait for work on the device, and give the memory back."""
+        """Wait for the work on the device, and release all buffer sets."""
         self._over = True
         self._lanes.drain()
         self._flight.clear()
@@ -131,7 +137,10 @@ class Section:
     # ── onto the device ──────────────────────────────────────────────────────────────────────────────────────────
 
     def _submit(self, parcel: Parcel) -> BufferSet | None:
-        """Put all of an item's work on the streams. Return the buffer set that it occupies, also if a stage failed."""
+        """Put all of an item's work on the streams. Return the buffer set that it occupies, also if a stage failed.
+
+        Return None if the item occupies none: a failure is then in `parcel`.
+        """
         self._step = "copy to the device"
         buffers = None
         try:
@@ -164,7 +173,10 @@ class Section:
         return buffers
 
     def _abandoned(self, parcel: Parcel, buffers: BufferSet) -> bool:
-        """Record the event `departed` after all work that was put on the streams for a failed item."""
+        """Record a failed item's last event after all work that was put on the streams for the item.
+
+        Return whether the events could be recorded. If not, the failure in `parcel` is final.
+        """
         lane, arriving, leaving = buffers.lane, self._lanes.arriving, self._lanes.leaving
         try:
             with self._contexts[id(lane)]:
@@ -179,7 +191,11 @@ class Section:
         return True
 
     def _through(self, buffers: BufferSet, stages: Sequence[_Called]) -> Outgoing | None:
-        """Call stages on the value. If a stage yields, call the remaining stages on each of its results."""
+        """Call stages on the value in `buffers`, and store the result there. Return None.
+
+        If a stage yields, call the remaining stages on each of its results. Return the arrays to copy to the host, in
+        pairs.
+        """
         value, buffers.value = buffers.value, None
         lane, rest = buffers.lane, iter(stages)
         for name, function in rest:
@@ -219,10 +235,10 @@ class Section:
         return outgoing
 
     def _prepare(self, item: Any) -> None:
-        """Make buffer sets for large items like the first, before it is computed.
+        """Make buffer sets for items like the first, before the stages are called on it. Small items need none.
 
-        Memory of the pool may be some that the stages have let go of and their stream still uses: what arrives in it
-        waits for that stream. So early there is nothing of this run to wait for.
+        The pool may hand out memory that a stage has freed while its stream still uses it. A copy into this memory
+        waits for the stream. Before the first item, no stage of this run has used memory.
         """
         size = sum(array.nbytes for array in arrays_of(item))
         if size > _DEPTHS[-1][0] and not self._lanes.emulated:
@@ -241,10 +257,11 @@ class Section:
         return buffers
 
     def _replay(self, buffers: BufferSet) -> Outgoing:
-        """Replay the stages by the set's graph. The graph is captured at the set's first item.
+        """Replay the stages by the graph of the item's buffer set. Return the arrays to copy to the host, in pairs.
 
-        The first item is worked on as it is without graphs, which compiles and loads what the stages need, and shows
-        which results are the stages' own and have to be copied.
+        For the run's first item the stages are called without a graph. This call compiles and loads the kernels. It
+        also shows which results must be copied before a later item overwrites them. For any other item, a buffer set
+        without a graph captures one.
         """
         keys = [room.key for room in buffers.rooms[: buffers.used]]
         first_keys = self._keys or keys
@@ -279,7 +296,10 @@ class Section:
         return outgoing
 
     def _finish(self, parcel: Parcel, buffers: BufferSet) -> Parcel:
-        """Return the oldest item with its result, or the first of several results. Its buffer set is then free."""
+        """Return the oldest item with its result, or the first of several results. Its buffer set is then free.
+
+        Waits for the item's last copy. A failure of the device is recorded in the returned parcel.
+        """
         result: Any = None
         is_several = buffers.several is not None
         try:
@@ -316,7 +336,7 @@ class Section:
 
 
 def _replaced(value: Any, outgoing: Outgoing) -> Any:
-    """Return a result with the copies in place of its device arrays."""
+    """Return a result with its device arrays replaced by the arrays to copy."""
     own = {id(array): source for array, source in outgoing}
     return mapped(value, lambda part: own.get(id(part), part))
 
@@ -327,10 +347,12 @@ class Spread(Side):
     Parameters
     ----------
     upstream : Node
+        Node from which all sections take items.
     sections : sequence of (int or None, callable)
-        For each device its number, None for the emulator's, and what makes its section, of the node that it takes from.
+        For each device, its number and a function that makes its section from the section's upstream node. The number
+        is None on the emulator.
     lenient : bool
-        Go on after an item on which a stage has failed.
+        Whether to continue after an item on which a stage has failed.
     """
 
     def __init__(
@@ -353,14 +375,14 @@ class Spread(Side):
         self._start(works)
 
     def stop(self) -> None:
-        """Stop the threads after their present items."""
+        """Stop each thread after its present item."""
         self.over = True
         for _, section in self._sections:
             section.stop()
         self.results.stop()
 
     def close(self) -> None:
-        """Wait for the threads and the devices, and give their memory back."""
+        """Wait for the threads and the devices, and release the memory of all sections."""
         super().close()
         with contextlib.ExitStack() as closing:
             for device, section in self._sections:
@@ -391,12 +413,12 @@ class Spread(Side):
 
 
 class _Share:
-    """The upstream node of each of several sections: it gives a section the next item.
+    """The upstream node of one section of a `Spread`: it gives the section the next item.
 
     Attributes
     ----------
     numbers : deque of (int, Parcel)
-        What was taken and has not come to its end, and the number of each.
+        Items that the section has taken and not finished, each with its number.
     """
 
     def __init__(self, spread: Spread) -> None:
@@ -404,7 +426,10 @@ class _Share:
         self.numbers: deque[tuple[int, Parcel]] = deque()
 
     def take(self, block: bool) -> Parcel:
-        """Return the next item, or NOTHING if another section waits for it and `block` is False."""
+        """Return the next item, or END after the last. Return NOTHING if no item is ready and `block` is False.
+
+        If another section waits for an item, none is ready.
+        """
         spread = self._spread
         if not spread.taking.acquire(block):
             return NOTHING
@@ -427,10 +452,10 @@ class _Share:
             spread.taking.release()
 
     def stop(self) -> None:
-        """Do nothing: the node before is stopped by itself."""
+        """Do nothing: the `Spread` stops the node before."""
 
     def close(self) -> None:
-        """Do nothing: it holds nothing."""
+        """Do nothing: there is nothing to release."""
 
 
 def _on(device: int | None) -> contextlib.AbstractContextManager[None]:

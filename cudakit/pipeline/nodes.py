@@ -1,11 +1,11 @@
-"""Nodes of a running pipeline. Each takes items, in order, from the node before it.
+"""Nodes of a running pipeline. Each node takes items, in order, from the node before it.
 
 Nothing runs ahead by itself. The consumer takes an item from the last node, which takes from the node before, and so on
 up to the source. Threads of a host stage take items by themselves. All other nodes work in the thread that takes from
 them. Without host stages a pipeline is the consumer's thread and the device, and passes nothing between threads.
 
-Each item of the source reaches the end as a `Parcel`, also where a stage failed on it, dropped it, or made several of
-it. Items enter by a `Gate`, which bounds how many are under way, and leave it at the end.
+Each item of the source reaches the end as a `Parcel`, also if a stage failed on the item, dropped it, or made several
+results of it. Items enter by a `Gate`, which limits the number of items under way, and leave the gate at the end.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ class Gate:
     Parameters
     ----------
     depth : int
+        Limit of items.
     elastic : bool
         Whether to admit `_BATCH - 1` more items, once items pass in less than `_BRISK` seconds each. Waiting threads
-        are then notified once for every `_BATCH` items: waking a thread takes longer than such an item. Such quick
-        items cannot need much memory.
+        are then notified once for every `_BATCH` items, because waking a thread takes longer than a quick item. Such
+        quick items cannot need much memory.
     now : callable
         Monotonic clock, in seconds.
     """
@@ -54,9 +55,9 @@ class Gate:
         self._stopped = False
 
     def enter(self, block: bool) -> bool:
-        """Take room for one item.
+        """Take room for one item, and return True. For one thread at a time.
 
-        Return False if there is none, or the pipeline was stopped. For one thread at a time.
+        Return False if the pipeline was stopped, or if there is no room and `block` is False.
         """
         if not self._room:
             try:
@@ -102,12 +103,12 @@ class Node(Protocol):
 
 
 class Reader:
-    """The source, as a node.
+    """The source as the first node.
 
     Attributes
     ----------
     count : int
-        Items that were read.
+        Number of items read so far.
     """
 
     def __init__(self, source: Iterable[Any], gate: Gate | None) -> None:
@@ -122,7 +123,10 @@ class Reader:
         self.count = 0
 
     def take(self, block: bool) -> Parcel:
-        """Return the source's next item. Waits for the source even if `block` is False."""
+        """Return the source's next item, END after the last, or NOTHING if the gate has no room and `block` is False.
+
+        Waits for the source even if `block` is False.
+        """
         if self._over:
             return END
         if self._gate is not None and not self._gate.enter(block):
@@ -144,7 +148,7 @@ class Reader:
         return parcel
 
     def stop(self) -> None:
-        """Take no more from the source, and call its `interrupt` if it has one."""
+        """Read no further items. Also calls the source's method `interrupt`, if it has one."""
         self._over = True
         if self._gate is not None:
             self._gate.stop()
@@ -160,7 +164,7 @@ class Reader:
 
 
 class InOrder:
-    """Results of several threads, put in any order and taken in the order of their items."""
+    """Results that several threads put in any order, and that one thread takes in the order of the items."""
 
     def __init__(self) -> None:
         #: Each with the number of what was taken and whether it is the last of that; those before their turn.
@@ -170,7 +174,7 @@ class InOrder:
         self._ended = False
 
     def put(self, number: int, parcel: Parcel, is_last: bool) -> None:
-        """Add a result of item `number` of the threads' items, from any thread."""
+        """Add a result of item `number`, from any thread. `is_last` says that the item has no further results."""
         self._results.put((number, parcel, is_last))
 
     def stop(self) -> None:
@@ -178,7 +182,10 @@ class InOrder:
         self._results.put((_STOPPED, END, True))
 
     def take(self, block: bool) -> Parcel:
-        """Return the next result in order; for one thread at a time."""
+        """Return the next result in order, END after the last, or NOTHING if none is ready and `block` is False.
+
+        For one thread at a time.
+        """
         early = self._early
         while not self._ended:
             waiting = early.get(self._next) if early else None
@@ -207,6 +214,7 @@ class Side(Node):
     Attributes
     ----------
     results : InOrder
+        Results of all threads.
     """
 
     def __init__(self) -> None:
@@ -214,7 +222,7 @@ class Side(Node):
         self._threads: list[threading.Thread] = []
 
     def _start(self, works: Iterable[tuple[str, tuple[Any, ...]]]) -> None:
-        """Start a thread for each pair of a name and arguments of `_work`."""
+        """Start a thread for each pair of a thread's name and the arguments of its call of `_work`."""
         for name, arguments in works:
             name = f"cudakit pipeline: {name}"
             self._threads.append(threading.Thread(target=self._work, args=arguments, name=name, daemon=True))
@@ -226,7 +234,10 @@ class Side(Node):
         raise NotImplementedError
 
     def take(self, block: bool) -> Parcel:
-        """Return the next result in order; for one thread at a time."""
+        """Return the next result in order, END after the last, or NOTHING if none is ready and `block` is False.
+
+        For one thread at a time.
+        """
         return self.results.take(block)
 
     def close(self) -> None:
@@ -244,11 +255,13 @@ class Threads(Side):
     Parameters
     ----------
     upstream : Node
+        Node from which the threads take items.
     stage : Stage
+        Host stage that is called.
     depth : int
-        Of the results of a stage that yields, how many of each thread may be between it and the consumer.
+        Limit, for each thread, of results that a stage has yielded and that the consumer has not taken.
     lenient : bool
-        Go on after an item on which the stage has failed.
+        Whether to continue after an item on which the stage has failed.
     """
 
     def __init__(self, upstream: Node, stage: Stage, depth: int = 1, lenient: bool = False) -> None:
@@ -303,7 +316,7 @@ class Threads(Side):
             del parcel
 
     def _part(self, parcel: Parcel, results: Generator[Any, None, None], number: int, gate: Gate) -> None:
-        """Put the results that a stage yields, as they come and as there is room."""
+        """Put the results that a stage yields for an item, each as soon as `gate` has room for it."""
         count = 0
         try:
             while (value := self._report(next, results, END)) is not END:
@@ -321,5 +334,5 @@ class Threads(Side):
 
 
 def same(item: Any) -> Any:
-    """Return the item: the stage of a source that is read on a thread of its own."""
+    """Return `item` unchanged. The stage function of a source that is read on a thread of its own."""
     return item

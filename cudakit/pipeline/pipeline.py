@@ -161,19 +161,19 @@ class Pipeline:
         Parameters
         ----------
         source : iterable or asynchronous iterable
-            Of items. See `cudakit.pipeline` for files, folders, arrays in chunks and sockets. An asynchronous one is
-            read in the event loop that this is called in, and the results are then for ``async for``; where none runs,
-            in one of its own.
+            Items. See `cudakit.pipeline` for files, folders, arrays in chunks and sockets. An asynchronous source is
+            read in the event loop of this call, and the results are then for ``async for``. Without a running event
+            loop, the source is read in a loop of its own.
 
         Returns
         -------
         Run
-            An iterator, also for ``async for``.
+            Iterator over the results, also for ``async for``.
 
         Raises
         ------
         ArgumentError
-            If `source` is not one. What fails later is a `PipelineError` from the iterator.
+            If `source` is not iterable. Later failures are a `PipelineError` from the iterator.
         """
         return self._start(source, None if self.on_error == "raise" else self.on_error)
 
@@ -219,14 +219,14 @@ class Pipeline:
         Returns
         -------
         int
-            How many there were.
+            Number of results.
 
         Raises
         ------
         ArgumentError
-            If `source` or `sink` is none.
+            If `source` is not a source, or `sink` not a sink.
         PipelineError
-            Then the sink leaves nothing half-written behind.
+            If the source, a stage or the sink fails. The sink then leaves no partial output behind.
         """
         _require_sink(sink)
         if hasattr(sink, "__aenter__") and not hasattr(sink, "__enter__"):
@@ -246,19 +246,22 @@ class Pipeline:
         Parameters
         ----------
         source : iterable or asynchronous iterable
+            Items, as for `run`.
         sink : Sink
-            Its methods may be asynchronous, ``__aenter__``, ``__aexit__`` and ``write``; if not, ``write`` is called in
-            a thread.
+            Target of the results. Its methods ``__aenter__``, ``__aexit__`` and ``write`` may be asynchronous. If
+            ``write`` is not, it is called in a thread.
 
         Returns
         -------
         int
-            How many results there were.
+            Number of results.
 
         Raises
         ------
         ArgumentError
+            If `source` is not a source, or `sink` not a sink.
         PipelineError
+            If the source, a stage or the sink fails.
         """
         import asyncio
 
@@ -288,27 +291,28 @@ class Pipeline:
         Parameters
         ----------
         array : numpy.ndarray, path or Chunks
-            A path is that of an ``.npy`` file, of which no more is read than is in flight; chunks are what
-            `from_array` and `from_zarr` make, and have their size and halo.
+            Input array, path of an ``.npy`` file, or chunks from `from_array` or `from_zarr`. Of a file, only the
+            chunks in flight are read. Chunks keep their own number of rows and halo.
         out : numpy.ndarray or path, optional
-            Where the result goes: an array of as many rows, such as a memmap, or the path of an ``.npy`` file, which
-            is there whole or not at all. Default: a new array.
+            Array for the result, with as many rows as `array`, such as a memmap. Or the path of an ``.npy`` file, which
+            appears complete or not at all. Default: a new array.
         chunk : int, optional
-            Rows in a chunk. Default: 64 MiB of them.
+            Rows in a chunk. Default: as many rows as 64 MiB hold.
         halo : int
-            Rows before and after a chunk that the stages are given besides, as far as the array has them, and whose
-            results are dropped: a stencil of that radius sees no chunks.
+            Further rows before and after each chunk, as far as the array has them, which the stages also get. The
+            results for these rows are dropped. A stencil with this radius computes the same as on the whole array.
 
         Returns
         -------
         numpy.ndarray
-            (rows, …), of the shape after the first axis and the dtype that the stages return.
+            (rows, …), with the dtype, and the shape after the first axis, that the stages return.
 
         Raises
         ------
         ArgumentError
-            If the stages return another number of rows than they are given, or `out` does not fit.
+            If `chunk`, `halo` or `out` does not fit `array`, or the stages return another number of rows than they get.
         PipelineError
+            If the source or a stage fails.
         """
         from cudakit.pipeline.chunks import map_chunks
 

@@ -35,7 +35,7 @@ class Closing(Iterator[Any]):
     _closed = True
 
     def _begin(self, progress: Callable[[Counters], object] | None) -> None:
-        """Start the counters, and reports of them to `progress`."""
+        """Start the counters. Also report them to `progress` from now on, unless it is None."""
         self._progress = progress
         self._items = self._bytes = self._dropped = self._failed = self._left_out = 0
         self._start = self._reported_at = time.perf_counter()
@@ -63,7 +63,7 @@ class Closing(Iterator[Any]):
         )
 
     def _tell(self, now: float) -> None:
-        """Report the counters to `progress`. After an exception of `progress` there are no more reports."""
+        """Report the counters to `progress`. After an exception in `progress` there are no more reports."""
         self._reported_at = now
         progress, self._progress = self._progress, None
         if progress is not None:
@@ -92,17 +92,17 @@ class Counters:
     Attributes
     ----------
     items : int
-        Results that were delivered.
+        Number of delivered results.
     bytes : int
         Bytes of the results' arrays.
     dropped : int
-        Items without a result.
+        Number of items without a result.
     failed : int
-        Items on which a stage, or the source, failed.
+        Number of items on which a stage, or the source, failed.
     left_out : int
-        Failed items without a result: skipped, or not replaced by `on_error`.
+        Number of failed items without a result: skipped, or not replaced by `on_error`.
     under_way : int
-        Items that were read and are not finished.
+        Number of items that were read and are not finished.
     elapsed_s : float
         Seconds from the run's creation until now, or until it was closed.
     waited_s : float
@@ -159,9 +159,9 @@ class Line:
     Parameters
     ----------
     total : int
-        0: not known.
+        Number of the source's items; 0 if unknown.
     output : text file, optional
-        Default: standard error.
+        File to write to. Default: standard error.
     """
 
     def __init__(self, total: int, output: TextIO | None = None) -> None:
@@ -253,7 +253,7 @@ class Run(Closing, AsyncIterator[Any]):
         Raises
         ------
         PipelineError
-            Where the source or a stage failed, once every item before has been given.
+            If the source or a stage failed. The results of all earlier items are delivered first.
         """
         start = time.perf_counter()
         if self._loop is not None:
@@ -294,7 +294,7 @@ class Run(Closing, AsyncIterator[Any]):
             consuming.__exit__(None, None, None)
 
     def _passes(self, parcel: Parcel) -> bool:
-        """Return whether to skip a parcel without a value. Raise for a failure that ends the run."""
+        """Return whether to skip a parcel that has no value. Raise for a failure that ends the run."""
         if parcel is END:
             return False
         self._past = parcel.number + 1
@@ -391,7 +391,7 @@ class Run(Closing, AsyncIterator[Any]):
 
 
 def close_all(nodes: Sequence[Node]) -> None:
-    """Close stopped nodes from the last to the first, each despite exceptions of others."""
+    """Close stopped nodes from the last to the first. All nodes are closed, even if one of them raises an exception."""
     with contextlib.ExitStack() as closing:
         for node in nodes:
             closing.callback(node.close)

@@ -65,7 +65,7 @@ class Sink(Protocol):
 
 
 def write_arguments(sink: Sink, number: int, name: str | None) -> tuple[Any, ...]:
-    """Return the arguments of a sink's ``write`` after the result."""
+    """Return the arguments that a sink's ``write`` takes after the result: the item's name, its number, or none."""
     if getattr(sink, "takes_numbers", False):
         return (number,)
     return (name,) if getattr(sink, "takes_names", False) else ()
@@ -113,7 +113,7 @@ class ArraySink(_Sink):
         self._row = 0
 
     def write(self, item: np.ndarray) -> None:
-        """Append the item's rows."""
+        """Append the rows of a result."""
         stop = self._row + len(item)
         if stop > len(self._out) or item.shape[1:] != self._out.shape[1:]:
             raise ArgumentError(
@@ -143,7 +143,7 @@ class _Rows(_Sink):
         self._dtype: Any = None
 
     def write(self, item: np.ndarray) -> None:
-        """Append the item."""
+        """Append the rows of a result. The first result also opens the file."""
         item = _rows_of(item, self._stacked, self._word)
         if self._dtype is None:
             self._open(self._stack.enter_context(replacing(self._path)), item)
@@ -152,11 +152,11 @@ class _Rows(_Sink):
         self._append(item)
 
     def _open(self, part: Path, item: np.ndarray) -> None:
-        """Make the file for items like this one."""
+        """Open a new file at `part` for results with the dtype and shape of `item`."""
         raise NotImplementedError
 
     def _append(self, item: np.ndarray) -> None:
-        """Append the rows."""
+        """Append the rows of a result to the open file."""
         raise NotImplementedError
 
     def _finish(self) -> None:
@@ -286,7 +286,7 @@ class SocketSink(_Sink):
         self._connection = connection
 
     def write(self, item: np.ndarray) -> None:
-        """Send one frame."""
+        """Send a result as one frame."""
         send(self._connection, item)
 
     def _finish(self) -> None:
@@ -309,7 +309,7 @@ def to_array(out: np.ndarray) -> ArraySink:
 def to_npy(path: str | os.PathLike[str], *, stack: bool = False) -> NpySink:
     """Return a sink that writes one ``.npy`` file of all results.
 
-    Rows of results follow each other. With `stack` each result is a row.
+    The rows of all results follow each other. With `stack` each result is a row.
     """
     return NpySink(path_of("to_npy: what is written", path), flag("to_npy: stack", stack))
 
@@ -317,16 +317,20 @@ def to_npy(path: str | os.PathLike[str], *, stack: bool = False) -> NpySink:
 def to_images(folder: str | os.PathLike[str], name: str = "{:06d}.png") -> ImageSink:
     """Return a sink that writes an image file for each result, uint8.
 
-    `name` is formatted with the result's number. Its suffix selects the format.
-
-    ``"{name}.png"`` takes the name of the source's item, such as that of the file that it was read from.
+    Parameters
+    ----------
+    folder : path
+        Folder of the image files.
+    name : str
+        File name, formatted with the result's number. Its suffix selects the format. ``"{name}.png"`` inserts the name
+        of the source's item, such as the name of the file that the item was read from.
 
     Raises
     ------
     CudakitError
         If Pillow is not installed.
     ArgumentError
-        For a folder with an image's suffix, and a name that is the same for all results or has no image's suffix.
+        If `folder` has the suffix of an image. If `name` is the same for all results, or has no suffix of an image.
     """
     place = path_of("to_images: the folder", folder)
     _check_suffix("to_images", Path(text_of("to_images: name", name)))
@@ -356,13 +360,14 @@ def to_zarr(
     shape: tuple[int, ...] | None = None,
     dtype: Any = None,
 ) -> ZarrSink | ZarrParts:
-    """Return a sink that writes all results to one Zarr array in a folder, as `to_npy`. Needs the package zarr.
+    """Return a sink that writes all results to one Zarr array in a folder. Needs the package zarr.
 
     Parameters
     ----------
     path : path
+        Folder of the Zarr array.
     stack : bool
-        Each result is a row.
+        Whether each result is a row. False: the rows of all results follow each other.
     like : Chunks, optional
         Chunks of `from_array` or `from_zarr`: each result is written to the rows of its chunk, without the halo, in any
         order and from any process (`cudakit.scale`).
@@ -399,12 +404,12 @@ def to_socket(connection: socket.socket) -> SocketSink:
 
 
 def write_image(path: Path, pixels: np.ndarray) -> None:
-    """Write an image file, whole or not at all: for a host stage with several threads (`to_images` writes with one).
+    """Write an image file, complete or not at all: for a host stage with several threads (`to_images` writes with one).
 
     Parameters
     ----------
     path : Path
-        Its suffix says the format.
+        Path of the file. Its suffix selects the format.
     pixels : numpy.ndarray
         (height, width) or (height, width, 3 or 4), uint8.
 
@@ -429,7 +434,7 @@ def write_image(path: Path, pixels: np.ndarray) -> None:
 
 
 def _check_suffix(caller: str, path: Path) -> None:
-    """Raise if a file's suffix is not that of an image format."""
+    """Raise if a file's suffix is not the suffix of an image format."""
     if not writes_images(caller, path.suffix):
         raise ArgumentError(
             f"{caller}: {shortened(str(path))} has an unknown file extension; take .png, .jpg, .tif or the like"

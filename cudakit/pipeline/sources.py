@@ -1,12 +1,12 @@
 """Sources of items: arrays in chunks, files, folders of images, Zarr arrays, sockets.
 
-Any iterable is a source. Those here know how many items there are, name what cannot be read, and say whether they
-should be read on a thread of their own (`threaded`), because reading takes time.
+Any iterable is a source. The sources of this module know their number of items, and name an item that cannot be read.
+Their attribute `threaded` says whether to read them on a thread of their own, because reading takes time.
 
-Arrays go over a socket, each as an ``.npy`` file would hold it; what a peer says is checked.
-On the wire: NumPy's format, version 1.0, one array behind the other; what `numpy.save` writes is a frame. Its magic
-with version 0.0, which NumPy never writes, is the end; a connection that closes before it has broken.
-Dtypes that an extension has added, as ml_dtypes does, go by their names, which NumPy reads and does not write.
+Arrays are sent over a socket in NumPy's file format, version 1.0, one array after the other. The output of
+`numpy.save` is a frame. The end mark is the format's magic with version 0.0, which NumPy never writes. If a connection
+closes before the end mark, the transfer is broken. All bytes from a peer are checked. Dtypes of extensions such as
+ml_dtypes are sent by their names, which NumPy reads and does not write.
 """
 
 from __future__ import annotations
@@ -31,12 +31,14 @@ from cudakit.types.checked import iterated, path_of, text_of, whole
 
 
 def pillow(caller: str) -> Any:
-    """Return Pillow's module of images. `caller` is named in the error.
+    """Return Pillow's module of images.
+
+    `caller` is the name of the calling function, for the error.
 
     Raises
     ------
     CudakitError
-        If it is not installed.
+        If Pillow is not installed.
     """
     try:
         from PIL import Image
@@ -46,18 +48,23 @@ def pillow(caller: str) -> Any:
 
 
 def writes_images(caller: str, suffix: str) -> bool:
-    """Return whether Pillow writes files with a suffix. `caller` is named in the error."""
+    """Return whether Pillow writes files with this suffix.
+
+    `caller` is the name of the calling function, for the error if Pillow is not installed.
+    """
     library = pillow(caller)
     return library.registered_extensions().get(suffix.lower()) in library.SAVE
 
 
 def zarr_for(caller: str) -> Any:
-    """Return the module zarr. `caller` is named in the error: "from_zarr reads", "to_zarr writes".
+    """Return the module zarr.
+
+    `caller` begins the error message: "from_zarr reads", "to_zarr writes".
 
     Raises
     ------
     CudakitError
-        If it is not installed.
+        If zarr is not installed.
     """
     try:
         import zarr
@@ -83,9 +90,9 @@ def send(connection: socket.socket, array: np.ndarray) -> None:
     Raises
     ------
     ArgumentError
-        For a dtype of Python objects or of fields.
+        If the dtype has Python objects or fields.
     OSError
-        If the connection is gone.
+        If the connection is closed.
     """
     if not isinstance(array, np.ndarray):
         raise ArgumentError(f"a frame is a NumPy array, got {type(array).__name__}")
@@ -105,12 +112,12 @@ def send_end(connection: socket.socket) -> None:
 
 
 def receive(connection: socket.socket, max_bytes: int = LARGEST_FRAME) -> np.ndarray | None:
-    """Return the next array, or None at the end.
+    """Return the next array, or None at the end mark.
 
     Raises
     ------
     FrameError
-        If the peer closed the connection before the end, or sent what is no frame, or too large a one.
+        If the peer closed the connection before the end mark. If it sent no frame, or a frame of more than `max_bytes`.
     """
     import ml_dtypes  # noqa: F401  (NumPy knows bfloat16 and the like by name once it is here)
 
@@ -146,7 +153,7 @@ def _is_number(dtype: np.dtype[Any]) -> bool:
 
 
 class _Source:
-    """A connection as a file for NumPy. It reads no byte beyond those requested."""
+    """A connection as a file for NumPy. It reads no byte beyond the requested bytes."""
 
     def __init__(self, connection: socket.socket, caller: str) -> None:
         self._connection = connection
@@ -180,9 +187,11 @@ class Chunks:
     Attributes
     ----------
     array : numpy.ndarray or zarr.Array
+        Array that is read.
     halo : int
+        Further rows on both sides of a chunk.
     is_stored : bool
-        Whether it is in files that other processes can read; then it is pickled by their names.
+        Whether the array is in files that other processes can read. The chunks are then pickled by the files' names.
     spans : list of (int, int, int, int)
         For each chunk (first, start, stop, last): ``start:stop`` are its own rows, ``first:last`` its rows with the
         halo on both sides, as far as the array has it.
@@ -213,7 +222,7 @@ class Chunks:
         return len(self.spans)
 
     def __getitem__(self, number: int) -> np.ndarray:
-        """Return chunk `number`, read now."""
+        """Read and return chunk `number`, with its halo."""
         first, _, _, last = self.spans[number]
         return np.asarray(self.array[first:last])
 
@@ -228,11 +237,11 @@ def from_array(array: Any, rows: int | None = None, *, halo: int = 0) -> Chunks:
     Parameters
     ----------
     array : numpy.ndarray or path
-        A file is mapped, not read: it may be larger than memory.
+        Array, or path of an ``.npy`` file. A file is mapped, not read: it may be larger than memory.
     rows : int, optional
-        Rows of a chunk; the last may have fewer. Default: 64 MiB of them.
+        Rows of a chunk; the last may have fewer. Default: as many rows as 64 MiB hold.
     halo : int
-        Rows besides that a chunk holds of those before and behind it.
+        Further rows before and after a chunk, as far as the array has them.
 
     Raises
     ------
@@ -255,7 +264,16 @@ def from_array(array: Any, rows: int | None = None, *, halo: int = 0) -> Chunks:
 def from_zarr(array: Any, rows: int | None = None, *, halo: int = 0) -> Chunks:
     """Return a source of the rows of a Zarr array, or of the array at a path, in chunks, read on a thread.
 
-    `rows` is by default that of the array's own chunks. Needs the package zarr.
+    Needs the package zarr.
+
+    Parameters
+    ----------
+    array : zarr.Array or path
+        Zarr array, or path of one.
+    rows : int, optional
+        Rows of a chunk. Default: the rows of the Zarr array's own chunks.
+    halo : int
+        Further rows before and after a chunk, as far as the array has them.
 
     Raises
     ------
@@ -291,7 +309,7 @@ class Files:
         return len(self.paths)
 
     def __getitem__(self, number: int) -> np.ndarray:
-        """Return the item of file `number`, read now."""
+        """Read file `number`, and return its item."""
         path = self.paths[number]
         with _reading(path):
             if self._mode is None:
@@ -305,7 +323,7 @@ class Files:
             yield item
 
     def named_items(self) -> Iterator[tuple[str, np.ndarray]]:
-        """Return the items with their files' names."""
+        """Return an iterator over pairs of a file's name, without suffix, and its item."""
         return _NamedFiles(self)
 
 
@@ -328,7 +346,7 @@ def from_npy(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -
     Raises
     ------
     ArgumentError
-        If the folder has none. A file that cannot be read is named when it is its turn.
+        If the folder has no ``.npy`` file. A file that cannot be read raises an error with its name at its turn.
     """
     return Files(_listed("from_npy", paths, (".npy",)))
 
@@ -339,15 +357,16 @@ def from_images(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
     Parameters
     ----------
     paths : path or iterable of path
+        Folder, or paths of the files.
     mode : str
-        Pillow's: ``"RGB"`` gives (height, width, 3), ``"L"`` (height, width), both uint8.
+        Pillow's image mode: ``"RGB"`` gives (height, width, 3), ``"L"`` (height, width), both uint8.
 
     Raises
     ------
     CudakitError
         If Pillow is not installed.
     ArgumentError
-        If the folder has none. A file that cannot be read is named when it is its turn.
+        If the folder has no image. A file that cannot be read raises an error with its name at its turn.
     """
     modes = pillow("from_images").MODES
     if text_of("from_images: mode", mode) not in modes:
@@ -357,6 +376,8 @@ def from_images(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 def connected(where: str, connection: Any) -> socket.socket:
     """Return `connection` after checking that it is a socket.
+
+    `where` begins the error message.
 
     Raises
     ------
@@ -381,7 +402,7 @@ class Frames:
             yield frame
 
     def interrupt(self) -> None:
-        """Wake a thread that waits for the peer. Nothing more is read."""
+        """Wake a thread that waits for the peer, and read no further frames."""
         try:
             self._connection.shutdown(socket.SHUT_RD)
         except OSError:
@@ -394,9 +415,9 @@ def from_socket(connection: socket.socket, *, max_bytes: int = LARGEST_FRAME) ->
     Parameters
     ----------
     connection : socket.socket
-        Connected; it stays the caller's to close. A pipeline that stops early shuts its reading side down.
+        Connected socket. The caller closes it. A pipeline that stops early shuts down the socket's reading side.
     max_bytes : int
-        A larger frame is refused, before memory is made for it.
+        Limit of a frame's bytes. A larger frame is refused before memory is allocated for it.
 
     Raises
     ------
@@ -442,7 +463,7 @@ class Named(_Wrapped):
             yield item
 
     def named_items(self) -> Iterator[tuple[str, Any]]:
-        """Yield the pairs, checked."""
+        """Yield the pairs of a name and an item, after checking each pair."""
         pairs = iterated("named: pairs are several (name, item)", self._source)
         try:
             for pair in pairs:
@@ -458,13 +479,13 @@ class Named(_Wrapped):
 def named(pairs: Iterable[tuple[str, Any]]) -> Named:
     """Return a source of items with names, from pairs (name, item). Stages get the items only.
 
-    They are in errors, in ``run.name`` beside each result, and in the names of files, as in
-    ``to_images(folder, "{name}.png")``. `from_images` and `from_npy` give the names of the files, without suffixes.
+    The names are in errors, in ``run.name`` beside each result, and in file names, as in
+    ``to_images(folder, "{name}.png")``. `from_images` and `from_npy` name their items by the files, without suffixes.
 
     Raises
     ------
     ArgumentError
-        If `pairs` is no iterable; as the source's failure, if something in it is no pair.
+        If `pairs` is not iterable. An element that is no pair is a failure of the source.
     """
     if not isinstance(pairs, Iterable):
         raise ArgumentError(f"named: expected an iterable of pairs (name, item), got {type(pairs).__name__}")
@@ -474,8 +495,8 @@ def named(pairs: Iterable[tuple[str, Any]]) -> Named:
 def ahead(source: Iterable[Any]) -> Ahead:
     """Return a source that is read ahead on a thread: for a slow or waiting source, such as a camera.
 
-    Results are then delivered while the source waits. A run that ends early waits for the item that the source is
-    just making, unless the source has a method ``interrupt()`` that wakes it.
+    Results are then delivered while the source waits. A run that ends early waits for the source's present item, unless
+    the source has a method ``interrupt()`` that wakes it.
 
     Raises
     ------

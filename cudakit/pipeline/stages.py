@@ -1,6 +1,6 @@
 """Stages: functions that a pipeline calls for each item, on the host or on the device.
 
-An item goes from node to node as a `Parcel`, with its number and name, also where nothing is left of it.
+An item passes from node to node as a `Parcel`, with its number and name, even if it has no value any more.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ class Failure(NamedTuple):
     Attributes
     ----------
     stage : str
+        Name of the stage that failed.
     error : BaseException
+        Exception of the stage.
     final : bool
-        Whether the run ends after it, with any ``on_error``.
+        Whether the run ends after this failure, with any ``on_error``.
     """
 
     stage: str
@@ -57,15 +59,15 @@ class Parcel:
     Attributes
     ----------
     value : object
-        The item, as the stages so far have made it.
+        Result of the stages so far; before the first stage, the source's item.
     number : int
-        Which of the source's items it is, from 0.
+        Number of the source's item, from 0.
     name : str or None
-        What the source calls it.
+        Name of the item in the source.
     room : Room or None
-        To be left at the end.
+        Room that the parcel occupies until it has arrived at the end.
     fate : Failure, Gone or None
-        None: there is a value.
+        Reason why the item has no value. None: it has a value.
     """
 
     value: Any
@@ -75,7 +77,10 @@ class Parcel:
     fate: Failure | Gone | None = None
 
     def fail(self, stage: str, error: BaseException, final: bool = False) -> None:
-        """Record that a stage failed. Final, too, if the error is no Exception or the device is lost."""
+        """Record that a stage failed on this item.
+
+        The failure is final if `final` is True, the error is no `Exception`, or the device is lost.
+        """
         lost = lost_context(error)
         self.value = None
         self.fate = Failure(stage, lost or error, final or lost is not None or not isinstance(error, Exception))
@@ -93,7 +98,7 @@ class Parcel:
         self.fate = Gone.SPLIT if count else Gone.DROPPED
 
     def ends(self, lenient: bool) -> bool:
-        """Return whether the run ends after this parcel. With `lenient` only failures that cannot be skipped end it."""
+        """Return whether the run ends after this parcel. With `lenient`, only a final failure ends the run."""
         return isinstance(self.fate, Failure) and (self.fate.final or not lenient)
 
 
@@ -112,9 +117,9 @@ class Stage:
     function : callable
         ``function(item)`` on the host, ``function(item, stream)`` on the device.
     name : str
-        Names it in errors and traces.
+        Name of the stage in errors and traces.
     threads : int
-        Threads of a host stage; 0 for a stage of the device.
+        Number of threads of a host stage; 0 for a stage of the device.
     """
 
     function: Callable[..., Any]
@@ -133,13 +138,13 @@ def host(function: Callable[[Any], Any], *, threads: int = 1, name: str | None =
     Parameters
     ----------
     function : callable
-        Takes an item, whose arrays are NumPy's, and returns the next stage's item. One that yields gives as many as it
-        yields, none or several, as they come: each is a new array.
+        Function that takes an item with NumPy arrays and returns the next stage's item. A generator function may yield
+        no result or several: they are passed on one by one. Each array that it yields must be a new array.
     threads : int
-        How many items it may work on at a time. With one thread it sees the items in order; results stay in order
-        with any number.
+        Number of threads, and so of items that are processed at a time. With one thread the function gets the items in
+        order. Results stay in order with any number.
     name : str, optional
-        Default: the function's.
+        Name of the stage in errors and traces. Default: the function's name.
 
     Raises
     ------
@@ -190,7 +195,7 @@ def as_stages(stages: Sequence[Any]) -> tuple[Stage, ...]:
     Raises
     ------
     ArgumentError
-        For none, and for something that is no stage.
+        If the argument has no stages, or an element that is no stage.
     """
     if callable(stages) or isinstance(stages, Stage):
         raise ArgumentError("Pipeline takes a list of stages, as in Pipeline([stage])")
@@ -217,7 +222,10 @@ def _callable(function: Any, role: str) -> Callable[..., Any]:
 
 
 def _name(role: str, function: Any, name: str | None) -> str:
-    """Return the name of a stage: `name`, or the function's name."""
+    """Return the name of a stage: `name`, or the name of `function` if `name` is None.
+
+    `role` begins the error message.
+    """
     if name is not None:
         return text_of(f"{role}: name", name)
     while isinstance(function, partial):

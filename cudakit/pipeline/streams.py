@@ -1,7 +1,8 @@
 """The streams of a pipeline's device stages, and the memory and events of each item in flight.
 
-On one stream data arrives, some compute, on one it leaves. Copies of both directions and kernels run side by side,
-because each has its own stream. Events between the streams put the three steps of an item in order, and nothing else.
+One stream copies arrays to the device, one or more run the stages, one copies results to the host. Copies in both
+directions and kernels run side by side, because they are on different streams. Events order the three steps of an item,
+and nothing else.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ class Room:
     Attributes
     ----------
     key : (shape, dtype) or None
-        Of the arrays.
+        Shape and dtype of both arrays.
     device : array
-        On the device; None where the stages give it.
+        Array on the device, or None if the stages allocate it.
     pointer : int
-        Where that lies, on a GPU.
+        Address of `device` on a GPU.
     host : numpy.ndarray or None
-        The twin in pinned memory, once it is needed.
+        Counterpart in pinned memory. None until it is needed.
     block : Block or None
-        Pinned memory that `host` lies in.
+        Pinned memory that contains `host`.
     """
 
     key: Any = None
@@ -50,7 +51,7 @@ class Room:
     block: pinned.Block | None = None
 
     def twin(self) -> np.ndarray:
-        """Return a pinned host array of the same shape and dtype."""
+        """Return the host array of the same shape and dtype. Pinned memory that is too small is replaced."""
         shape, dtype = self.key
         size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         if self.block is None or self.block.size < size:
@@ -60,7 +61,7 @@ class Room:
         return self.host
 
     def close(self) -> None:
-        """Give the pinned memory back."""
+        """Release the pinned memory."""
         if self.block is not None:
             self.block.give_back()
         self.block = self.host = None
@@ -75,11 +76,11 @@ class BufferSet:
     lane : stream
         Stream that the item's stages work on.
     rooms, leaving : list of Room
-        Memory for arriving arrays, and for small departing arrays.
+        Memory for arriving arrays, and memory for small departing arrays.
     used, others : int
-        Number of rooms that the item uses, and of its parts that are no arrays.
+        Number of rooms that the item uses, and number of its parts that are not arrays.
     arrived, computed, departed : event or None
-        Events recorded after each of the three steps. The first item makes them, later items use them again.
+        Events recorded after each of the three steps. The first item makes the events, later items use them again.
     value : object
         Result of the stages so far.
     result : object
@@ -87,11 +88,11 @@ class BufferSet:
     several : list or None
         Results of the stages so far, if a stage yields.
     small : int
-        Number of rooms in `leaving` that hold the result and must be copied from.
+        Number of rooms in `leaving` that hold parts of the result, from which they must be copied.
     kept_alive : list
-        Host arrays that are read and device arrays that are copied from. They live until `departed` is done.
+        Host arrays that are read, and device arrays that are copied from. They live until `departed` is done.
     graph : (Graph, object, Outgoing) or None
-        What the stages do with the arrays of `rooms`, what they return for them, and what is copied out.
+        Graph of the stages on the arrays of `rooms`, the result of the stages, and the arrays to copy to the host.
     """
 
     lane: Any
@@ -110,7 +111,7 @@ class BufferSet:
     graph: tuple[Any, Any, Outgoing] | None = None
 
     def close(self) -> None:
-        """Give the pinned memory back."""
+        """Release the pinned memory of all rooms."""
         for room in (*self.rooms, *self.leaving):
             room.close()
 
@@ -130,8 +131,9 @@ def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
 def _references_of_one() -> int:
     """Return `sys.getrefcount` of an attribute that has no other reference.
 
-    Counting tells for 33 ns whether a stage has kept the array that it was given. Without it every item would need a
-    new array over memory with an owner that is watched weakly, for 1.4 µs (CuPy 14.2, CPython 3.11).
+    Counting references takes 33 ns, and shows whether a stage has kept an array that was passed to it. Without
+    counting, every item would need a new array over memory whose owner has a weak reference, for 1.4 µs (CuPy 14.2,
+    CPython 3.11).
     """
     room = Room()
     room.device = np.empty(0)
@@ -152,21 +154,24 @@ class Lanes:
     Parameters
     ----------
     base : stream, list of stream, or None
-        What device stages get: all streams, or the first of them; None: new ones.
+        Streams of the device stages: all of them (a list), or the first (a stream). None: new streams.
     count : int
-        Streams that the device stages of successive items take turns on.
+        Number of streams on which the device stages of successive items take turns.
     name : str
-        What those are called in traces.
+        Name of these streams in traces.
 
     Attributes
     ----------
     xp : module
         CuPy, or NumPy on the emulator.
     emulated : bool
+        Whether the streams are the emulator's.
     copy_bytes : callable
-        The driver's copy, put on a stream: target, source, bytes, kind and the stream's number.
+        Copy function of the driver. Arguments: target, source, bytes, direction and the stream's number.
     arriving, leaving : stream
+        Stream of the copies to the device, and stream of the copies to the host.
     computing : list of stream
+        Streams of the device stages.
     """
 
     arriving: Any
@@ -221,7 +226,7 @@ class Lanes:
                     raise
 
     def close(self) -> None:
-        """Wait for the streams, and destroy the streams made here."""
+        """Wait for the streams, and destroy the streams that were made here."""
         while self._identities:
             witnesses.name_stream(self._identities.pop(), None)
         own, self._own = self._own, []

@@ -1,8 +1,8 @@
 """Copies of items to the device, and of results to the host.
 
-NumPy arrays go through pinned memory into the memory of a buffer set. Small results come by way of the buffer set,
-large ones in pinned memory of their own. Several threads copy large arrays of the host, for one alone does not fill the
-memory bus.
+NumPy arrays are copied through pinned memory to the device memory of a buffer set. Small results are copied through the
+buffer set, large results to pinned memory of their own. Several threads copy large arrays on the host, because one
+thread does not fill the memory bus.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LARGE = 8 << 20
 
 
 def copy(target: np.ndarray, source: np.ndarray) -> None:
-    """``target[...] = source``, of one shape and dtype."""
+    """Copy ``target[...] = source``. Both have the same shape and dtype."""
     if source.nbytes < _LARGE:
         np.copyto(target, source)
         return
@@ -65,9 +65,9 @@ class Inbound:
         self._lanes = lanes
 
     def send(self, buffers: BufferSet, item: Any) -> Any:
-        """Return the item with its NumPy arrays on the device.
+        """Return the item with its NumPy arrays replaced by device arrays, and enqueue their copies.
 
-        They are ready once the stream for arrivals has reached this point.
+        The arrays are complete once the stream for arrivals has reached this point.
 
         Raises
         ------
@@ -128,9 +128,9 @@ class Inbound:
         return room.device
 
     def _furnish(self, buffers: BufferSet, room: Room, array: np.ndarray) -> None:
-        """Allocate device memory.
+        """Allocate the device memory of a room for arrays with the shape and dtype of `array`.
 
-        Needed for the first item, for another shape, and if a stage has kept the array it got.
+        Needed for the first item, for another shape or dtype, and if a stage has kept the array that it got.
         """
         if array.dtype.hasobject:
             raise ArgumentError(f"an array of dtype {array.dtype} cannot be on the device: it holds Python objects")
@@ -168,7 +168,7 @@ class Outbound:
         Raises
         ------
         ArgumentError
-            For device arrays that are not CuPy's.
+            If a device array is not CuPy's.
         """
         if type(value) is self._array_type:
             return [value]
@@ -186,9 +186,10 @@ class Outbound:
         return result
 
     def settle(self, buffers: BufferSet, rooms: Sequence[Room]) -> Outgoing:
-        """Return the device arrays of an item's result, each with the array to copy, which no later item changes.
+        """Return pairs of a device array of an item's result and the array to copy to the host.
 
-        Nobody changes the arrays of `rooms` before that.
+        Both are the same array, or the second is a copy, which no later item changes. Arrays of `rooms` need no copy:
+        they are overwritten only when the buffer set is used again.
         """
         if rooms and rooms[0].device is buffers.value:
             return [(buffers.value, buffers.value)]
@@ -256,8 +257,8 @@ class Outbound:
     def receive(self, buffers: BufferSet, most_lent: int) -> Any:
         """Wait for an item's last copy, and return the result for the consumer to keep.
 
-        A consumer that keeps its results shall not pin all memory of the machine: beyond `most_lent` arrays in pinned
-        memory they are copied to ordinary memory.
+        If more than `most_lent` arrays of results are still in pinned memory, this result is copied to ordinary memory.
+        So a consumer that keeps its results does not pin all memory of the machine.
         """
         buffers.departed.sync()
         result = buffers.result
