@@ -1,8 +1,8 @@
 """An adapter for CuPy's kernels, which contain CUDA C++.
 
-Programs under ``cudakit check`` and ``cudakit inspect`` get a module in place of CuPy if there is no GPU: NumPy's
-functions on the host, and kernels on the emulator. Functions that NumPy lacks are missing there too, and an error says
-so.
+Without a GPU, programs under ``cudakit check`` and ``cudakit inspect`` get a module in place of CuPy. The module has
+NumPy's functions on the host, and runs kernels on the emulator. A function that NumPy lacks is missing in the module
+too, and an error says so.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def from_cupy(kernel: Any) -> Kernel | Module | Elementwise | Reduction:
 
 
 def _declared(parameters: Iterable[Any]) -> str:
-    """Return parameters as CuPy's declarations write them."""
+    """Return the declaration of parameters as CuPy writes it: ``raw float x, int n``."""
     return ", ".join(f"{'raw ' * parameter.raw}{parameter.ctype} {parameter.name}" for parameter in parameters)
 
 
@@ -108,7 +108,7 @@ def compile_options(flags: Iterable[str]) -> CompileOptions:
 
 
 class _OfDevice(type):
-    """The metaclass of `ndarray`."""
+    """The metaclass of `ndarray`, by which device arrays are instances of it."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, DeviceArray)
@@ -235,7 +235,7 @@ _Stream.null = _Stream()
 
 
 class _Event:
-    """A stand-in for ``cupy.cuda.Event``; no time passes."""
+    """A stand-in for ``cupy.cuda.Event``; no time passes between two events."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         pass
@@ -256,7 +256,7 @@ class _Device(_Stream):
 
 
 def cupy_stand_in() -> dict[str, ModuleType]:
-    """Return the modules that stand in for CuPy's, by name."""
+    """Return the modules that stand in for CuPy's, by module name."""
     cupy = DeviceModule("cupy", np)
     cuda = ModuleType("cupy.cuda")
     runtime = ModuleType("cupy.cuda.runtime")

@@ -1,7 +1,7 @@
 """An adapter for kernels of Numba-CUDA, which Numba compiles to PTX without a GPU.
 
-In programs under ``cudakit check``, ``inspect`` and ``debug`` they run on the emulator, and device arrays are host
-arrays.
+In programs under ``cudakit check``, ``inspect`` and ``debug``, the kernels run on the emulator, and device arrays are
+host arrays.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def from_numba(kernel: Any) -> NumbaKernel:
 
 @contextlib.contextmanager
 def _compiling_for(arch: tuple[int, int]) -> Iterator[None]:
-    """Have Numba compile kernels and their device functions for an arch, and not for a GPU here."""
+    """Return a context in which Numba compiles kernels and device functions for an arch, not for a GPU here."""
     from numba import cuda
 
     asks = sys.modules[type(cuda.jit(lambda: None)).__module__].__dict__
@@ -110,7 +110,7 @@ def _compiling_for(arch: tuple[int, int]) -> Iterator[None]:
 
 
 def _type_of(value: Any) -> Any:
-    """Return Numba's type of an argument."""
+    """Return Numba's type of a kernel's argument."""
     from numba import types
     from numba.np import numpy_support
 
@@ -131,7 +131,7 @@ def _type_of(value: Any) -> Any:
 
 
 def _parameters(value: Any) -> list[Any]:
-    """Convert an argument to Numba's parameters: an array to its owner, sizes, address, shape and strides."""
+    """Convert an argument to Numba's parameters: of an array, its owner, sizes, address, shape and strides."""
     if isinstance(value, np.ndarray) and value.ndim:
         whole = [np.int64(0), np.int64(0), np.int64(value.size), np.int64(value.itemsize), value]
         return [*whole, *map(np.int64, value.shape), *map(np.int64, value.strides)]
@@ -149,7 +149,7 @@ class Array(np.ndarray):
     """A host array with the methods of Numba's device arrays."""
 
     def copy_to_host(self, ary: np.ndarray | None = None, stream: Any = 0) -> np.ndarray:
-        """Return the elements as NumPy's array."""
+        """Return the elements as a new NumPy array, or copy them to `ary` and return it."""
         if ary is None:
             return np.array(self, copy=True, order="K", subok=False)
         ary[...] = self
@@ -207,7 +207,7 @@ def _new_stream(*arguments: Any, **keywords: Any) -> _Stream:
 
 
 def _nothing(*arguments: Any, **keywords: Any) -> None:
-    """Do nothing."""
+    """Do nothing, in place of a function of Numba's that needs a GPU."""
 
 
 _DEVICE = SimpleNamespace(
@@ -227,7 +227,7 @@ _REPLACED: dict[str, Any] = {
 
 
 def _launches(dispatcher: Any, launch: Config) -> Callable[..., None]:
-    """Return a function that launches a kernel of Numba's."""
+    """Return a function of the arguments that launches a kernel of Numba's on the emulator, with a configuration."""
     kernel: NumbaKernel = dispatcher.__dict__.setdefault("_cudakit", from_numba(dispatcher))
     return lambda *arguments: kernel(EmulatorPlace().current(), launch, *arguments)
 
@@ -241,7 +241,7 @@ def _forall(self: Any, ntasks: int, tpb: int = 0, stream: Any = 0, sharedmem: in
 
 
 def _without_signatures(jit: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap Numba's ``jit``, which would compile signatures at once, for the GPU here."""
+    """Wrap Numba's ``jit`` so that it ignores signatures, for which it would compile at once, for the GPU here."""
 
     @functools.wraps(jit)
     def jit_without_signatures(func_or_sig: Any = None, *arguments: Any, **keywords: Any) -> Any:
@@ -251,7 +251,7 @@ def _without_signatures(jit: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def replace(module: Any, put: Callable[[Any, str, Any], None]) -> None:
-    """Replace the parts of ``numba.cuda`` that need a GPU; its own simulator is left alone."""
+    """Replace the parts of ``numba.cuda`` that need a GPU, by calls of `put`; Numba's own simulator is left alone."""
     if not hasattr(module, "compile_ptx"):
         return
     dispatcher = type(module.jit(lambda: None))

@@ -1,4 +1,4 @@
-"""The run of a user's program on the emulator, with counters of its kernels and their faults."""
+"""The run of a user's program on the emulator, with the faults and counters of its kernels."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ _PLACE = re.compile(r"\(PTX line (?P<ptx>\d+)(?:, (?P<file>[^()]*?):(?P<line>\d+
 
 
 def fault_of(error: Exception, program: Path | None = None) -> Finding:
-    """Return the fault that an error reports: at a line of the kernel, or at the current line of the program."""
+    """Return the fault that an error reports, as a finding.
+
+    Its line is the kernel's, if the error names one. Else it is the line of `program` that was running.
+    """
     text = str(error)
     kernel, lines = "", list[tuple[str, str | int | None]]()
     if (place := _PLACE.search(text)) is not None:
@@ -52,9 +55,9 @@ class Ran:
     Attributes
     ----------
     report : Report
-        Counters of its kernels.
+        Counters of the program's kernels.
     faults : tuple of Finding
-        Faults of checks, and last the fault that ended the program, if any.
+        Findings of checks, and last the fault that ended the program, if any.
     status : int
         Exit status of the program.
     """
@@ -71,14 +74,14 @@ class Ran:
 
 
 class Replaced(importlib.abc.MetaPathFinder):
-    """A context in which parts of a module are replaced, whether it is imported before or during the context.
+    """A context in which parts of a module are replaced, whether the module is imported before or during the context.
 
     Parameters
     ----------
     name : str
         Name of the module.
     replace : callable
-        Called with the module, and a function that replaces a part.
+        Function that takes the module, and a function that replaces a part of it.
     """
 
     def __init__(self, name: str, replace: Callable[[Any, Callable[[Any, str, Any], None]], None]) -> None:
@@ -103,7 +106,7 @@ class Replaced(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find a module's spec, as `importlib.abc.MetaPathFinder` does; its parts are replaced after it has run."""
+        """Find a module's spec, as `importlib.abc.MetaPathFinder` does; replace parts of the module once it has run."""
         if fullname != self._name or self._is_searching:
             return None
         self._is_searching = True
@@ -129,9 +132,10 @@ class Replaced(importlib.abc.MetaPathFinder):
 
 @contextlib.contextmanager
 def _without_gpu(path: Path, arguments: Sequence[str], action: str) -> Iterator[None]:
-    """Hide the GPU in the block, and set the program's arguments and folder; `action` is for the error.
+    """Hide the GPU in the block, and set the program's arguments and folder.
 
-    CuPy is NumPy there, and kernels of Numba's and Triton's run on the emulator.
+    CuPy is NumPy in the block, and kernels of Numba's and Triton's run on the emulator. `action` is for the error's
+    message.
 
     Raises
     ------
@@ -164,7 +168,7 @@ def _without_gpu(path: Path, arguments: Sequence[str], action: str) -> Iterator[
 
 
 class _Stepping(Witness):
-    """A witness that steps through the first launch with a line; afterwards the program runs the kernel itself."""
+    """A witness that steps through the first launch of a kernel that has a line; later launches run without steps."""
 
     def __init__(self, line: str) -> None:
         self.line, self.has_stopped = line, False
@@ -187,7 +191,9 @@ class _Stepping(Witness):
 
 
 def debug(path: Path, arguments: Sequence[str] = (), line: int | None = None) -> bool:
-    """Run a program on the emulator, and step through the first kernel with a line; return whether there was one.
+    """Run a program on the emulator, and step through the first kernel that has a line.
+
+    Return whether a kernel had the line.
 
     Parameters
     ----------

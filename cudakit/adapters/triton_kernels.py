@@ -1,7 +1,7 @@
 """An adapter for kernels that Triton compiled: their PTX, with Triton's launch parameters.
 
-In programs under ``cudakit check``, ``inspect`` and ``debug`` Triton compiles for an H100, and its kernels run on the
-emulator. Tensors are torch's on the host. A program gets their device as in Triton's tutorials, by
+In programs under ``cudakit check``, ``inspect`` and ``debug``, Triton compiles for an H100, and the kernels run on the
+emulator. Tensors are torch's on the host. A program gets the tensors' device as in Triton's tutorials, by
 ``triton.runtime.driver.active.get_active_torch_device()``.
 """
 
@@ -27,7 +27,7 @@ class TritonKernel:
     Attributes
     ----------
     kernel : Kernel
-        Kernel of its PTX.
+        Kernel made of Triton's PTX.
     threads : int
         Threads of a block: 32 for each of Triton's warps.
     shared_bytes : int
@@ -97,7 +97,7 @@ _SCALARS = {"i1": np.int8, "fp32": np.float32, "fp64": np.float64, "f32": np.flo
 def _benchmark(
     call: Callable[[], Any], *arguments: Any, quantiles: Sequence[float] | None = None, **keywords: Any
 ) -> float | list[float]:
-    """Run the measured function once; no time passes."""
+    """Run the measured function once, and return 0 for its time, or for each of `quantiles`."""
     call()
     return [0.0] * len(quantiles) if quantiles else 0.0
 
@@ -109,9 +109,9 @@ def _torch_device() -> Any:
 
 
 def _driver(target: Any) -> SimpleNamespace:
-    """Return a stand-in for Triton's GPU driver: one device and its default stream.
+    """Return a stand-in for Triton's GPU driver, with one device and its default stream.
 
-    It makes no launcher: `_launch` launches compiled kernels.
+    The stand-in makes no launcher: `_launch` launches compiled kernels.
     """
     properties = {
         "max_shared_mem": 227 << 10, "multiprocessor_count": 132, "warpSize": 32, "max_num_regs": 65536,
@@ -136,7 +136,7 @@ def _driver(target: Any) -> SimpleNamespace:
 
 
 def _array(value: Any) -> Any:
-    """Return the memory of a tensor, from its first element on."""
+    """Return the memory of a host tensor as a NumPy array, from the tensor's first element on."""
     if value is None or isinstance(value, np.ndarray):
         return value
     if not hasattr(value, "numpy"):
@@ -155,7 +155,7 @@ def _array(value: Any) -> Any:
 
 
 def _launch(compiled: Any, x: int, y: int, z: int, *parameters: Any) -> None:
-    """Run a compiled kernel of Triton's; six Triton-specific values come before its arguments."""
+    """Run a compiled kernel of Triton's on a grid; `parameters` are six values of Triton's, then the arguments."""
     types, values = compiled.src.signature.values(), parameters[6:]
     arguments: list[Any] = []
     for type_name, value in zip(types, values, strict=True):
@@ -174,7 +174,7 @@ def _launch(compiled: Any, x: int, y: int, z: int, *parameters: Any) -> None:
 
 
 def replace(module: Any, put: Callable[[Any, str, Any], None]) -> None:
-    """Replace the parts of ``triton`` that need a GPU; its own interpreter is left alone."""
+    """Replace the parts of ``triton`` that need a GPU, by calls of `put`; Triton's own interpreter is left alone."""
     from triton.backends.compiler import GPUTarget
 
     put(module.runtime.driver, "_active", _driver(GPUTarget("cuda", 90, 32)))

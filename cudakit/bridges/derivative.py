@@ -35,7 +35,7 @@ _WHOLE = re.compile(r"(unsigned|signed|int|long|short|char|size_t|bool|u?int\d+_
 
 
 class Value(NamedTuple):
-    """A value of an expression: SymPy's expression, and whether it is an integer in C++."""
+    """A value of an expression: SymPy's expression, and whether the value is an integer in C++."""
 
     expr: Any
     is_whole: bool = False
@@ -59,7 +59,10 @@ class Derivatives(NamedTuple):
     uses: tuple[str, ...]
 
     def function(self, names: Sequence[str]) -> Elementwise:
-        """Make the function that computes some inputs' gradients from `uses` and ``d<output>`` for each output."""
+        """Make the elementwise function that computes the gradients of some inputs.
+
+        Its arguments are the inputs in `uses`, and ``d<output>``, the gradient of each output.
+        """
         sympy = _sympy(self.recipe.name)
         inputs = {p.name: p for p in self.recipe.inputs}
         outputs = self.recipe.outputs
@@ -84,7 +87,7 @@ def derivatives(function: Elementwise, names: Sequence[str]) -> Derivatives:
     Parameters
     ----------
     function : Elementwise
-        The function.
+        Function to differentiate.
     names : sequence of str
         Names of the inputs.
 
@@ -112,7 +115,7 @@ def derivatives(function: Elementwise, names: Sequence[str]) -> Derivatives:
 
 
 def _is_printed(value: Any) -> bool:
-    """Return whether C++ has all functions of a value; it has no polygamma, for example."""
+    """Return whether C++ has all functions in a SymPy expression; C++ has no polygamma, for example."""
     try:
         _printer("").doprint(value)
     except NotImplementedError:
@@ -137,7 +140,7 @@ class _Reader:
         self._functions = _functions(self._sympy)
 
     def read(self) -> dict[str, Value]:
-        """Return the values of the outputs, by name."""
+        """Return the values of the outputs, by output name."""
         from tree_sitter import Language, Parser
         from tree_sitter_cuda import language
 
@@ -191,7 +194,7 @@ class _Reader:
         names[_text(node.child_by_field_name("declarator"))] = self._converted(cpp, result)
 
     def _converted(self, cpp: str, value: Value) -> Value:
-        """Return a value converted to a type."""
+        """Return a value converted to a C++ type; a conversion that would cut a fraction is refused."""
         if _WHOLE.search(cpp) and not value.is_whole:
             self._refuse(f"a value is cut to {cpp}")
         return value if cpp == "auto" or _WHOLE.search(cpp) else Value(value.expr)
@@ -233,7 +236,7 @@ class _Reader:
         return names[name]
 
     def _condition(self, node: Node | None, names: dict[str, Value]) -> Any:
-        """Return a truth value."""
+        """Return SymPy's truth value of a C++ condition; a number is true unless it is 0."""
         value = self._value(node, names).expr
         return self._sympy.Ne(value, 0) if isinstance(value, self._sympy.Expr) else value
 
@@ -323,7 +326,7 @@ def _functions(sympy: Any) -> dict[str, Callable[..., Any]]:
     """Return SymPy's functions by their C++ names."""
 
     def step(name: str) -> Any:
-        """Make a function that is constant between its steps."""
+        """Make a SymPy function whose derivative is 0, for a function that is constant between its steps."""
         return type(name, (sympy.Function,), {"fdiff": lambda self, argindex=1: sympy.S.Zero, "is_real": True})
 
     functions: dict[str, Callable[..., Any]] = {name: getattr(sympy, name) for name in _SAME}
@@ -357,7 +360,7 @@ def _functions(sympy: Any) -> dict[str, Callable[..., Any]]:
 
 @functools.cache
 def _local() -> Any:
-    """Return a factory of symbols for generated variables, whose names no user's variable has."""
+    """Return a factory of SymPy symbols for generated variables, such as ``s0_``: names that no user's variable has."""
     sympy = _sympy("")
 
     def named(name: str, **assumptions: Any) -> Any:
@@ -374,7 +377,7 @@ def _printer(like: str) -> Any:
     sympy = _sympy("")
 
     class Printer(C99CodePrinter):  # type: ignore[misc]
-        """Numbers that never widen what they meet, and small powers as products."""
+        """A printer that gives numbers a type which does not widen the result, and writes small powers as products."""
 
         def _print_Rational(self, value: Any) -> str:
             if value.q & (value.q - 1) == 0 and abs(value.p) < 1 << 24 and value.q < 1 << 24:

@@ -1,4 +1,4 @@
-"""Kernels as functions of JAX: by XLA's foreign function interface, on its arrays; on the CPU by the emulator."""
+"""Kernels as functions of JAX on XLA's arrays, by XLA's foreign function interface; on the CPU, by the emulator."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ _MOST_LAYOUTS = 4096
 
 @functools.cache
 def _bytes(size: int) -> Callable[[int], Any]:
-    """Return a function that reads the `size` bytes at an address, five times as fast as `ctypes.string_at`."""
+    """Return a function of an address that returns the `size` bytes there, five times as fast as `ctypes.string_at`."""
     return (ctypes.c_char * size).from_address
 
 
@@ -127,7 +127,7 @@ _word, _number = ctypes.c_uint64.from_address, ctypes.c_int64.from_address
 
 
 class _Buffers(ctypes.Structure):
-    """Arguments or results, which share one layout."""
+    """XLA's structure of a call's arguments, and also of its results."""
 
     _fields_ = [
         *_HEAD,
@@ -167,7 +167,7 @@ _HANDLER = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 
 
 class Buffer(NamedTuple):
-    """An array in XLA's memory: address, shape, dtype and size in bytes; it is in row-major order."""
+    """A row-major array in XLA's memory: address, shape, dtype and size in bytes."""
 
     address: int
     shape: tuple[int, ...]
@@ -176,14 +176,14 @@ class Buffer(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A custom call.
+    """A custom call of XLA's.
 
     Attributes
     ----------
     number : int
-        Its only attribute.
+        Number that names the registered call: the only attribute of the custom call.
     arguments, results : list of Buffer
-        Arrays.
+        Arrays that the call reads, and arrays for its results.
     stream : int or None
         Driver's handle of the stream; None on the host.
     """
@@ -195,9 +195,10 @@ class Call(NamedTuple):
 
 
 def handler(work: Callable[[Call], None], on_gpu: bool) -> Any:
-    """Return a function for XLA, for calls with one attribute, a 64-bit int; exceptions of `work` become XLA's errors.
+    """Return a function that XLA can call for custom calls with one attribute, a 64-bit int.
 
-    Keep the function for as long as XLA may call it.
+    The function calls `work` with each custom call. An exception of `work` becomes an error of XLA's. Keep the function
+    for as long as XLA may call it.
     """
     streams = _Streams() if on_gpu else None
 
@@ -220,7 +221,7 @@ def handler(work: Callable[[Call], None], on_gpu: bool) -> Any:
 
 
 def _is_metadata_request(frame: _Frame) -> bool:
-    """Return whether XLA asks for the handler's interface version, which is then answered."""
+    """Return whether XLA asks for the handler's interface version; also write the version into the frame then."""
     extension = frame.extension
     if not extension or extension.contents.type != _METADATA:
         return False
@@ -231,7 +232,7 @@ def _is_metadata_request(frame: _Frame) -> bool:
 
 
 class _Streams:
-    """The streams of XLA's calls."""
+    """The streams of XLA's calls, which XLA returns for a call's context."""
 
     def __init__(self) -> None:
         self._asks: dict[int, Any] = {}
@@ -390,7 +391,7 @@ def _constant(out: Any, *arguments: Any) -> Any:
 
 
 def _broadcast(jax: Any, function: Elementwise, *arguments: Any) -> list[Any]:
-    """Return shapes and dtypes of an elementwise function's results."""
+    """Return shapes and dtypes of an elementwise function's results, as `jax.ShapeDtypeStruct`."""
     types = [np.dtype(value.dtype) if hasattr(value, "dtype") else type(value) for value in arguments]
     shape = np.broadcast_shapes(*(value.shape for value in arguments if hasattr(value, "shape")))
     return [jax.ShapeDtypeStruct(shape, dtype) for dtype in function.result_dtypes(*types)]
@@ -401,12 +402,12 @@ def _itself(value: Any) -> Any:
 
 
 def _layout_of(value: Any) -> Any:
-    """Return dtype and shape of an array in row-major order; the class of a number."""
+    """Return (dtype, shape) of an array, which is in row-major order; return the class of a number."""
     return (value.dtype, value.shape) if hasattr(value, "shape") else type(value)
 
 
 class _Function:
-    """A function of JAX's arrays."""
+    """A function of JAX's arrays that runs a `Work`; `call` makes it."""
 
     def __init__(
         self,
@@ -458,12 +459,12 @@ class _Function:
         return value
 
     def _operands(self, arrays: Sequence[Any], numbers: Mapping[int, Any]) -> list[Any]:
-        """Return all arguments, in order."""
+        """Return all arguments in order; `numbers` has the numbers by argument index, `arrays` are the others."""
         remaining = iter(arrays)
         return [numbers[k] if k in numbers else next(remaining) for k in range(len(self._work.takes))]
 
     def _results(self, arrays: Sequence[Any], numbers: Mapping[int, Any]) -> list[Any]:
-        """Return shapes and dtypes of the results: first of changed arguments, then of outputs."""
+        """Return shapes and dtypes of the results: first of the arguments that are changed, then of the outputs."""
         struct, work = self._jax.ShapeDtypeStruct, self._work
         operands = self._operands(arrays, numbers)
         changed = [value for role, value in zip(work.takes, operands, strict=True) if role.category == "written"]
@@ -479,7 +480,7 @@ class _Function:
         return [struct(spec.shape, spec.dtype) for spec in (*changed, *specs)]
 
     def _plain(self, number: int, numbers: Mapping[int, Any]) -> Callable[..., Any]:
-        """Return the call without gradients."""
+        """Return the function of arrays that makes the registered call `number`, without gradients."""
         written = [k for k, role in enumerate(self._work.takes) if role.category == "written"]
         aliases = {self._work.arrays.index(k): place for place, k in enumerate(written)}
 
@@ -499,7 +500,7 @@ class _Function:
         return plain
 
     def _differentiable(self, number: int, numbers: Mapping[int, Any]) -> Callable[..., Any]:
-        """Return the call with gradients, if there are any."""
+        """Return the function of arrays that makes the registered call `number`, with gradients if there are any."""
         plain = self._plain(number, numbers)
         backward = self._backward
         if backward is None and not isinstance(self._function, Elementwise):
@@ -593,7 +594,10 @@ def _summed_to(jax: Any, gradient: Any, array: Any) -> Any:
 
 
 class _Record(NamedTuple):
-    """A registered call: all arguments, with None for arrays; indices of the arrays; indices of the written arrays."""
+    """A registered call.
+
+    All arguments, with None for each array; indices of the arrays; indices of the written arrays.
+    """
 
     run: Callable[..., None]
     constants: tuple[Any, ...]
@@ -679,7 +683,7 @@ def _on_gpu(called: Call) -> None:
 
 
 def _cupy_arrays(device: int) -> Callable[[Buffer, bool], Any]:
-    """Return a function that makes CuPy's array of a buffer."""
+    """Return a function that makes a CuPy array of a buffer's memory on a device, without a copy."""
     import cupy
 
     array, memory, pointer = cupy.ndarray, cupy.cuda.UnownedMemory, cupy.cuda.MemoryPointer

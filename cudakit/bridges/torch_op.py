@@ -56,7 +56,7 @@ def array_of(value: Any) -> Any:
 
 
 def layout_of(value: Any) -> Any:
-    """Return dtype, shape and strides of a tensor; the class of a number."""
+    """Return (dtype, shape, strides) of a tensor; return the class of a number."""
     return (value.dtype, value.shape, value.stride()) if hasattr(value, "data_ptr") else type(value)
 
 
@@ -66,6 +66,7 @@ def dtype_of(tensor: Any) -> np.dtype:
     Raises
     ------
     ArgumentError
+        For a dtype without a C++ type here.
     """
     dtype = _dtypes.get(tensor.dtype)
     if dtype is None:
@@ -82,6 +83,7 @@ def dtype_in_torch(dtype: np.dtype) -> Any:
     Raises
     ------
     ArgumentError
+        For a dtype that torch lacks.
     """
     torch = library("torch", "a dtype", "pip install torch")
     result = getattr(torch, dtype.name, None)
@@ -106,7 +108,7 @@ def _start(value: Any) -> int:
 
 
 class Streams:
-    """Streams of torch, one object for each, so that repeated launches recognize them."""
+    """Torch's streams: always the same object for the same stream, so that repeated launches recognize it."""
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
@@ -119,7 +121,7 @@ class Streams:
         self.are_several: bool = False
 
     def are_elsewhere(self, device: int) -> bool:
-        """Return whether a device is not torch's current device."""
+        """Return whether a device, by its number, is not torch's current device."""
         if self._several is None:
             self._several = self._torch.cuda.device_count() > 1
         return self._several and device != self._torch.cuda.current_device()
@@ -137,9 +139,10 @@ class Streams:
     def take_over(self, stream: Any, tensors: Sequence[Any]) -> None:
         """Have torch's allocator keep the memory of tensors until a stream is done with it.
 
-        Any tensor may be from another stream's pool, whether or not cudakit has seen it there. To torch, a tensor that
-        an op holds beyond its call is a leak, for example in a pool of CUDA graphs. So cudakit drops its own references
-        to such memory. Memory of other libraries, which torch's allocator does not know, stays held.
+        Any tensor may be from another stream's pool, whether or not cudakit has seen the tensor on that stream. To
+        torch, a tensor that an op holds beyond its call is a leak, for example in a pool of CUDA graphs. So cudakit
+        drops its own references to the tensors' memory. Memory of other libraries, which torch's allocator does not
+        know, stays held.
         """
         for tensor in tensors:
             tensor.record_stream(stream)  # ignores memory of other allocators, and of this stream
@@ -167,7 +170,7 @@ _NUMBERS = {"int": "SymInt", "float": "float", "bool": "bool", "complex": "compl
 
 
 def like(tensor: Any, *, shape: Sequence[int] | None = None, dtype: Any = None) -> Any:
-    """Make a tensor on the device of another, C-contiguous and not initialised, for ``out=`` of `op`.
+    """Make an uninitialised C-contiguous tensor on the device of another tensor, for ``out=`` of `op`.
 
     Parameters
     ----------
@@ -191,7 +194,7 @@ def check_name(torch: Any, name: Any) -> None:
 
 
 def broadcast(torch: Any, name: str, function: Elementwise) -> Callable[..., Any]:
-    """Return the function that makes the outputs of an elementwise function."""
+    """Return the function that makes the empty outputs of an elementwise function from its arguments."""
     recipe = function.recipe
     if raw := [p.name for p in (*recipe.inputs, *recipe.outputs) if p.raw]:
         raise ArgumentError(f"{name}: {raw[0]} is raw, so that the outputs' shapes are not known; give out=")
@@ -207,7 +210,7 @@ def broadcast(torch: Any, name: str, function: Elementwise) -> Callable[..., Any
 
 
 def _schema(work: Work) -> str:
-    """Return torch's schema of the op's arguments and outputs."""
+    """Return torch's schema of an op's arguments and outputs, ``(Tensor x, float a) -> Tensor``."""
     letters = iter("abcdefghijklmnopqrstuvwxyz")
     parameters = []
     for role in work.takes:
@@ -222,9 +225,9 @@ def _schema(work: Work) -> str:
 
 
 def register(torch: Any, name: str, work: Work, make_outputs: Callable[..., Any] | None, is_plain: bool = False) -> Any:
-    """Register an op with torch, for each type of device and for fake tensors.
+    """Register an op with torch, for each type of device and for fake tensors; return the op.
 
-    If it `is_plain`, shapes and dtypes of its outputs depend only on those of its arguments, and are cached.
+    With `is_plain`, shapes and dtypes of the outputs depend only on those of the arguments, and are cached.
     """
     check_name(torch, name)
     run, arrays = work.run, work.arrays
@@ -234,7 +237,7 @@ def register(torch: Any, name: str, work: Work, make_outputs: Callable[..., Any]
     streams = Streams(torch)
 
     def results(arguments: Sequence[Any]) -> Any:
-        """Make the outputs, a tensor or a tuple of tensors."""
+        """Make and check the op's outputs: a tensor or a tuple of tensors."""
         outputs = () if make_outputs is None else make_outputs(*arguments)
         if (count != 1 or not isinstance(outputs, tensor)) and not (
             isinstance(outputs, tuple) and len(outputs) == count
@@ -248,7 +251,7 @@ def register(torch: Any, name: str, work: Work, make_outputs: Callable[..., Any]
     layouts_by_key: dict[Any, list[tuple[Any, Any]]] = {}
 
     def looked_up(arguments: Sequence[Any]) -> Any:
-        """Make the outputs, as `results` does, of cached shapes and dtypes; not for fake tensors."""
+        """Make the op's outputs from cached shapes and dtypes, which are those of `results`; not for fake tensors."""
         key = tuple([layout_of(argument) for argument in arguments])
         layouts = layouts_by_key.get(key)
         if layouts is None:
@@ -313,7 +316,7 @@ def register(torch: Any, name: str, work: Work, make_outputs: Callable[..., Any]
 
 
 def add_gradients(op: Any, name: str, work: Work, gradient: Callable[[], Gradient] | None) -> None:
-    """Register an op's gradients, or an error that there are none."""
+    """Register an op's gradients with torch; without a `gradient`, register an error that says there are none."""
     if not work.outputs or any(role.category == "written" for role in work.takes):
         if gradient is not None:
             raise ArgumentError(f"{name} changes its arguments, and has no derivative; let it make outputs, by out=")
@@ -363,15 +366,15 @@ def add_gradients(op: Any, name: str, work: Work, gradient: Callable[[], Gradien
 
 
 class Gradient(NamedTuple):
-    """The computation of gradients.
+    """The computation of an op's gradients.
 
     Attributes
     ----------
     saved : tuple of int
-        Indices of the arguments and outputs that it needs.
+        Indices of the arguments and outputs whose values the computation needs.
     of : callable
-        ``of(values, gradients, needed)``: takes those values by index, the outputs' gradients, and whether each
-        tensor's gradient is requested. Returns a gradient for each tensor among the arguments.
+        ``of(values, gradients, needed)`` returns a gradient for each tensor among the arguments. It takes the saved
+        values by index, the outputs' gradients, and whether each tensor's gradient is requested.
     """
 
     saved: tuple[int, ...]
@@ -379,7 +382,7 @@ class Gradient(NamedTuple):
 
 
 class Once:
-    """The result of a function that is called once, also with several threads."""
+    """The gradient that a function makes, called at the first use and only once, also with several threads."""
 
     def __init__(self, make: Callable[[], Gradient]) -> None:
         self._make, self._lock = make, threading.Lock()
@@ -418,7 +421,10 @@ def gradient_of_backward(name: str, work: Work, backward: Any) -> Gradient:
 
 
 def _gradient_op(name: str, function: Kernel | Elementwise, work: Work) -> tuple[Any, Work]:
-    """Register an op of gradients; return it and its work. An output ``dx`` has shape and dtype of x."""
+    """Register an op that computes gradients; return the op and its work.
+
+    An output ``dx`` has shape and dtype of x.
+    """
     torch = library("torch", name, "pip install torch")
     if isinstance(function, Kernel):
         own, sources = gradient_kernel(name, function)
@@ -434,7 +440,7 @@ def _gradient_op(name: str, function: Kernel | Elementwise, work: Work) -> tuple
 
 
 def _alike(places: Sequence[int], *arguments: Any) -> Any:
-    """Return empty tensors with shape and dtype of some arguments."""
+    """Return empty tensors with shape and dtype of the arguments at some indices: one tensor, or a tuple of several."""
     tensors = tuple(like(arguments[k]) for k in places)
     return tensors[0] if len(tensors) == 1 else tensors
 
@@ -594,7 +600,7 @@ def op(
 
 
 def _outputs(name: str, kernel: Kernel, out: Callable[..., Any] | None, values: Mapping[str, Any]) -> list[str]:
-    """Return the kernel's parameters that `out` makes: written parameters that `out` does not name."""
+    """Return the names of the outputs that `out` makes: the kernel's written parameters that `out` does not take."""
     if out is None:
         return []
     out_names = names_of(name, "out", out)
@@ -608,7 +614,10 @@ def _outputs(name: str, kernel: Kernel, out: Callable[..., Any] | None, values: 
 
 
 def _batched(torch: Any, op: Any, work: Work, info: Any, places: Sequence[int | None], *arguments: Any) -> Any:
-    """Run an elementwise op under `torch.vmap`: the batch becomes the first dimension of all arguments."""
+    """Run an elementwise op under `torch.vmap`, with the batch as the first dimension of all arguments.
+
+    Return the results, and the dimension of the batch in each: 0.
+    """
     rank = max(arguments[k].dim() - (places[k] is not None) for k in work.arrays)
     batched = list(arguments)
     for k in work.arrays:

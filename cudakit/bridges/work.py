@@ -33,7 +33,8 @@ class Role(NamedTuple):
     name : str
         Name of the parameter.
     category : {"array", "written", "number", "other"}
-        An array that is only read, an array that is written too, a number, or a type that no call of an op can pass.
+        ``array``: an array that is only read. ``written``: an array that is written too. ``number``: a number.
+        ``other``: a type that no call of an op can pass.
     number : str
         Type of a number: ``float``, ``int``, ``bool``, ``complex``, or ``any`` if the arrays decide.
     """
@@ -45,13 +46,13 @@ class Role(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """A function of some of an op's arguments and outputs, which its own parameters name."""
+    """A user's function, and the indices of the op's arguments and outputs that the function's own parameters name."""
 
     function: Callable[..., Any]
     places: tuple[int, ...]
 
     def text(self, name: str) -> str:
-        """Return the source of a call under a name; arguments and outputs are ``a0``, ``a1`` and so on."""
+        """Return the source of a call, ``f(a0, a2)`` for `name` f; argument or output k is ``a<k>``."""
         return f"{name}({', '.join(f'a{k}' for k in self.places)})"
 
 
@@ -79,9 +80,9 @@ class Arrangement(NamedTuple):
         return (*(role.name for role in self.takes), *self.outputs)
 
     def launcher(self, kernel: Kernel, config: Any) -> Callable[..., None]:
-        """Generate ``launch(stream, *arguments, *outputs)``, which runs at each call.
+        """Generate ``launch(stream, *arguments, *outputs)``, which launches the kernel at each call of the op.
 
-        `config` is a `Picked`, or a configuration.
+        `config` is a configuration, or a `Picked` that computes it.
         """
         names: dict[str, Any] = {"kernel": kernel}
         texts = []
@@ -97,19 +98,21 @@ class Arrangement(NamedTuple):
 
 
 def taking(chosen: Picked, count: int) -> Callable[..., Any]:
-    """Make a function of all `count` arguments of `chosen`."""
+    """Make a function that takes all `count` arguments, and calls `chosen` with those that it names."""
     parameters = ", ".join(f"a{k}" for k in range(count))
     text = f"def taking({parameters}):\n    return {chosen.text('f')}\n"
     return make_function(text, "op", {"f": chosen.function})
 
 
 def library(name: str, purpose: str, command: str) -> Any:
-    """Import a library that cudakit does not depend on, for a purpose that errors name.
+    """Import and return a library that cudakit does not depend on.
+
+    Errors name the `purpose` of the import.
 
     Raises
     ------
     CudakitError
-        If it is not installed, with the command that installs it.
+        If the library is not installed. The message has the `command` that installs it.
     """
     try:
         return importlib.import_module(name)
@@ -131,7 +134,7 @@ def names_of(op: str, role: str, function: Callable[..., Any]) -> tuple[str, ...
 
 
 def parameters_of(op: str, role: str, function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    """Return the parameters of a function by name, with the checks of `names_of`."""
+    """Return the parameters of a function by name, and check them as `names_of` does."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
@@ -156,12 +159,12 @@ def pick(op: str, role: str, function: Callable[..., Any], names: Sequence[str])
 
 
 def places_of(op: str, role: str, parameters: Sequence[str], names: Sequence[str]) -> tuple[int, ...]:
-    """Return the indices among `names` of a function's parameters.
+    """Return the index among `names` of each of a function's parameters.
 
     Raises
     ------
     ArgumentError
-        For a parameter that is not among them.
+        For a parameter that is not among `names`.
     """
     if unknown := [name for name in parameters if name not in names]:
         raise ArgumentError(f"{op}: {role} takes {', '.join(unknown)}; there are {', '.join(names)}")
@@ -169,11 +172,12 @@ def places_of(op: str, role: str, parameters: Sequence[str], names: Sequence[str
 
 
 def refuse_options(op: str, function: Any, options: Mapping[str, Any]) -> None:
-    """Raise if an option is set that a function of this type does not use.
+    """Raise if an option is set that is not for this type of function.
 
     Raises
     ------
     ArgumentError
+        For the first of these options.
     """
     for name, value in options.items():
         if value:
@@ -283,11 +287,11 @@ class Work(NamedTuple):
     Attributes
     ----------
     takes : tuple of Role
-        Its arguments.
+        Arguments of the op.
     outputs : tuple of str
-        Names of its outputs.
+        Names of the op's outputs.
     run : callable
-        ``run(stream, *arguments, *outputs)`` writes the outputs, and the arguments that it changes.
+        ``run(stream, *arguments, *outputs)`` writes the outputs, and the arguments that the op changes.
     """
 
     takes: tuple[Role, ...]
@@ -403,9 +407,10 @@ def of_function(
     mutates: Sequence[str],
     array_of: Callable[[Any], Any],
 ) -> Work:
-    """Make the work of a function of arrays, which may take ``out=`` and ``stream=``; see `of_elementwise`.
+    """Make the work of a function of arrays, which may take ``out=`` and ``stream=``.
 
-    Arguments with a default keep it, unless they are among `numbers` or `mutates`.
+    Arguments with a default keep it, unless they are among `numbers` or `mutates`. `of_elementwise` explains the other
+    parameters.
 
     Raises
     ------
@@ -447,7 +452,7 @@ def _current(stream: Any) -> contextlib.AbstractContextManager[Any]:
 
 
 def _copy(op: str, returned: Sequence[Any], results: Sequence[Any]) -> None:
-    """Copy a function's results to the op's outputs."""
+    """Copy the arrays that a function returned to the op's outputs, `results`."""
     if len(returned) != len(results):
         raise ArgumentError(f"{op}: the function returned {len(returned)} arrays, the op has {len(results)} outputs")
     for array, result in zip(returned, results, strict=True):
@@ -461,7 +466,7 @@ def _copy(op: str, returned: Sequence[Any], results: Sequence[Any]) -> None:
 
 
 def check_gradients(op: str, outputs: Sequence[str], inputs: Sequence[str]) -> None:
-    """Raise if a kernel or an elementwise function writes something else than gradients of arguments.
+    """Raise if a kernel or an elementwise function for gradients has an output that is no ``d<argument>``.
 
     Raises
     ------
@@ -474,9 +479,10 @@ def check_gradients(op: str, outputs: Sequence[str], inputs: Sequence[str]) -> N
 
 
 def gradient_kernel(op: str, kernel: Kernel) -> tuple[Work, list[int]]:
-    """Return the work of a kernel that writes gradients ``dx``, and the argument whose shape and dtype each has.
+    """Return the work of a kernel that writes gradients, and for each the argument that has its shape and dtype.
 
-    If there is no argument x, dx has the shape and dtype of the first array, which is a gradient then.
+    The argument of ``dx`` is x, by its index among the kernel's arguments. Without an argument x, it is the first
+    array, which is a gradient then.
     """
     written = [role.name for role in roles(op, kernel) if role.category == "written"]
     work = of_kernel(op, kernel, written)
@@ -498,7 +504,7 @@ def gradients_in_order(
     inputs : sequence of str
         Names of the inputs.
     written : sequence of str
-        Names of the results; empty if they are in the order of the inputs.
+        Names of the gradients in `result`; empty if they are in the order of the inputs.
     needed : sequence of bool
         Whether the gradient of each input is requested.
 
