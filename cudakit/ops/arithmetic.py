@@ -1,4 +1,4 @@
-"""Sums of elements, and products of which one side is a vector."""
+"""Sums of elements, and products with a vector."""
 
 from __future__ import annotations
 
@@ -30,23 +30,25 @@ def add(x: Any, y: Any, *, out: Any = None, stream: Any = None) -> Any:
     Parameters
     ----------
     x, y : array
-        Inputs of shapes that can be broadcast together; any strides; bool, integers, floating point (float16 and
+        Inputs: shapes that can be broadcast together, any strides; bool, integers, floating point (float16 and
         bfloat16 too) or complex.
     out : array, optional
-        Output of the broadcast shape; any strides; the result's dtype, or one of the same kind, to which the result is
-        cast. It may be `x` or `y` itself. Inputs that overlap `out` in another way are copied first.
+        Output array: shape of the result, any strides; dtype of the result, or another of the same kind (then the
+        result is cast). It may be `x` or `y` itself. Inputs that overlap `out` in another way are copied first.
     stream : stream, optional
         Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
     array
-        The sum, of NumPy's promotion of both dtypes (``numpy.result_type``). Integers wrap around; bool is `or`.
+        Sums of the elements. Dtype: NumPy's promotion of both dtypes (``numpy.result_type``). Integers wrap around;
+        bool is `or`.
 
     Raises
     ------
     ArgumentError
-        For shapes and dtypes that do not fit, and for numbers: give an array, whose dtype is certain.
+        Shapes or dtypes do not fit, or an operand is a number. Pass an array instead of a number: its dtype is
+        certain.
     """
     return _ADD(x, y, out=out, stream=stream)
 
@@ -122,29 +124,30 @@ class _Plan(NamedTuple):
 
 @repeated("out")
 def matvec(a: Any, v: Any, *, out: Any = None, stream: Any = None) -> Any:
-    """out[…, i] = Σ a[…, i, k] · v[…, k], in one pass over both, as ``numpy.matvec`` has it: without conjugation.
+    """out[…, i] = Σ a[…, i, k] · v[…, k], in one pass over both. As in ``numpy.matvec``, but without conjugation.
 
     Parameters
     ----------
     a : array, shape (…, m, k)
-        Any dtype but fp8, any strides: rows are read as rows, and columns as columns.
+        Matrices of any dtype but fp8, any strides. Rows and columns are read in the order of their memory.
     v : array, shape (…, k)
-        Of the dtype of `a`; dimensions before are broadcast.
+        Vectors of the dtype of `a`. Dimensions before the last one are broadcast.
     out : array, optional
-        Output of the result's shape and dtype, or another dtype of the same kind.
+        Output array: shape of the result, any strides; dtype of the result, or another of the same kind (then the
+        result is cast).
     stream : stream, optional
         Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
     array, shape (…, m)
-        Of the dtype of `a`: integers modulo its range, bool as "both somewhere". Sums of float16 and bfloat16 are in
-        float32.
+        Products, of the dtype of `a`. Integers wrap around. For bool: whether any pair is true in both. Float16 and
+        bfloat16 are summed in float32.
 
     Raises
     ------
     ArgumentError
-        For shapes and dtypes that do not fit.
+        Shapes or dtypes do not fit.
     """
     place, (a, v) = array_place("matvec", stream, ("a", a), ("v", v))
     try:
@@ -214,26 +217,27 @@ def _adding(dtype: np.dtype, total: str) -> Kernel:
 
 @repeated("out")
 def outer(x: Any, y: Any, *, out: Any = None, stream: Any = None) -> Any:
-    """out[i, j] = x[i] · y[j], as ``numpy.outer`` has it.
+    """out[i, j] = x[i] · y[j], as ``numpy.outer``.
 
     Parameters
     ----------
     x, y : array
-        Of any shapes, which are flattened, any strides, any dtypes that NumPy multiplies.
+        Inputs of any shapes (flattened), any strides and any dtypes that NumPy multiplies.
     out : array, shape (x.size, y.size), optional
-        Any strides. Of another dtype of the same kind: the result is cast to it.
+        Output array: shape of the result, any strides; dtype of the result, or another of the same kind (then the
+        result is cast).
     stream : stream, optional
         Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
     array, shape (x.size, y.size)
-        Of the dtype that NumPy promotes both to.
+        Products of all pairs. Dtype: NumPy's promotion of both dtypes.
 
     Raises
     ------
     ArgumentError
-        For dtypes that cannot be multiplied, and an `out` that does not fit.
+        The dtypes cannot be multiplied, or `out` does not fit.
     """
     place, (x, y) = array_place("outer", stream, ("x", x), ("y", y))
     shape = x.size, y.size

@@ -45,20 +45,22 @@ def flip(x: Any, axis: Axis = None, *, out: Any = None, stream: Any = None) -> A
     x : array
         Input of any shape and strides, with elements of 1, 2, 4, 8 or 16 bytes.
     axis : int or sequence of int, optional
-        Left out: all axes.
+        Axes to flip. Default: all axes.
     out : array, optional
-        Output of the shape of `x`; any strides; x's dtype, or one of the same kind, to which the result is cast.
+        Output array: shape of the result, any strides; dtype of the result, or another of the same kind (then the
+        result is cast).
     stream : stream, optional
         Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
     array
-        C-contiguous. Unlike NumPy's, a copy and never a view.
+        C-contiguous array. The result is a copy, never a view as in NumPy.
 
     Raises
     ------
     ArgumentError
+        The axis is out of range, the elements have another size, or `out` does not fit.
     """
     place, (x,) = array_place("flip", stream, ("x", x))
     return moved("flip", place, x, out, _flip_job, integers("flip", "axis", axis))
@@ -84,23 +86,25 @@ def roll(x: Any, shift: int | Sequence[int], axis: Axis = None, *, out: Any = No
     x : array
         Input of any shape and strides, with elements of 1, 2, 4, 8 or 16 bytes.
     shift : int or sequence of int
-        Places, negative to the front; one for all axes, or one for each.
+        Number of places to move, negative toward the front: one number for all axes, or one number for each axis.
     axis : int or sequence of int, optional
-        An axis named twice is moved twice, as NumPy has it. Left out: `x` is rolled as if it had one dimension.
+        Axes to roll. An axis named twice is moved twice, as in NumPy. Default: `x` is rolled as if it had one
+        dimension.
     out : array, optional
-        Output of the shape of `x`; any strides; x's dtype, or one of the same kind, to which the result is cast.
+        Output array: shape of the result, any strides; dtype of the result, or another of the same kind (then the
+        result is cast).
     stream : stream, optional
         Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
     array
-        C-contiguous.
+        C-contiguous array of x's dtype.
 
     Raises
     ------
     ArgumentError
-        Also for numbers of shifts and axes that do not fit.
+        The numbers of shifts and axes differ, the axis is out of range, or `out` does not fit.
     """
     place, (x,) = array_place("roll", stream, ("x", x))
     shifts, axes = integers("roll", "shift", shift), integers("roll", "axis", axis)
@@ -172,39 +176,48 @@ def pad(
     Parameters
     ----------
     x : array
-        Any shape and strides; elements of 1, 2, 4, 8 or 16 bytes, and numbers for the modes that compute.
+        Input of any shape and strides, with elements of 1, 2, 4, 8 or 16 bytes. Modes that compute need numbers.
     width : int, (before, after) or a sequence of such pairs, one a dimension
-        Elements added at the ends of each dimension, as for NumPy's `pad`.
+        Number of elements to add at the ends of each dimension, as for NumPy's `pad`.
     mode : str
-        ``constant``: `value`. ``edge``: the first or last element. ``reflect``: the array mirrored at these, without
-        repeating them; ``symmetric``: repeating them. ``wrap``: the array repeated. ``linear_ramp``: evenly from
-        `end_values`, outermost, to the first or last element. ``maximum``, ``minimum``, ``mean``, ``median``: of the
-        dimension's first or last `stat_length` elements. ``empty``: not set.
+        Rule for the added elements:
+
+        - ``constant``: `value`.
+        - ``edge``: the first or last element.
+        - ``reflect``: the array mirrored at its first or last element, without repeating that element.
+        - ``symmetric``: the array mirrored, with the first or last element repeated.
+        - ``wrap``: the array repeated.
+        - ``linear_ramp``: even steps from `end_values` (outermost) to the first or last element.
+        - ``maximum``, ``minimum``, ``mean``, ``median``: of the dimension's first or last `stat_length` elements.
+        - ``empty``: not set.
     value : number, (before, after) or a sequence of such pairs, one a dimension
-        Fill value of mode constant, NumPy's `constant_values`; converted to x's dtype.
+        Fill value of mode constant (NumPy's `constant_values`), converted to x's dtype.
     end_values : as `value`
         Outermost values of mode linear_ramp.
     stat_length : int, (before, after), a sequence of such pairs, or None
-        Elements that modes maximum, minimum, mean and median use. None: all elements.
+        Number of elements that modes maximum, minimum, mean and median use. None: all elements.
     out : array, optional
-        Output of the result's shape; any strides; x's dtype, or one of the same kind, to which the result is cast.
+        Output array: shape of the result, any strides; dtype of the result, or another of the same kind (then the
+        result is cast).
     stream : stream, optional
         Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
     array
-        C-contiguous, of x's dtype. NumPy's `reflect_type` and functions as modes are not there.
+        C-contiguous array of x's dtype.
 
     Raises
     ------
     ArgumentError
-        Also for negative widths, and for an empty dimension that would be padded with its own elements.
+        The mode is unknown, a width is negative, or an empty dimension would be padded with its own elements.
 
     Notes
     -----
-    One kernel, where the mode is a map of indices (the first five, with one `value`); else some for each dimension.
-    Of mode median the library of the arrays sorts, CuPy or NumPy.
+    Unlike NumPy's `pad`, there is no `reflect_type`, and a mode cannot be a function.
+
+    The first five modes, with one `value`, are one kernel. Other modes are several kernels for each dimension. Mode
+    median sorts with the library of the arrays, CuPy or NumPy.
     """
     if text_of("pad: mode", mode) not in _MODES:
         raise ArgumentError(f"pad: mode {shortened(mode)}; expected one of {', '.join(_MODES)}")
@@ -407,32 +420,34 @@ def concatenate(
     Parameters
     ----------
     arrays : sequence of array
-        One at least; of the same shape but along the axis; any strides; elements of 1, 2, 4, 8 or 16 bytes. Arrays of
-        different dtypes must be numbers, which are converted first.
+        At least one array. All have the same shape except along the axis; any strides; elements of 1, 2, 4, 8 or 16
+        bytes. Arrays of different dtypes must be numbers, which are converted first.
     axis : int, optional
-        None: each is taken as one dimension.
+        Axis along which the arrays are joined. None: each array is flattened first.
     dtype : dtype, optional
         Dtype of the result; not together with `out`.
     casting : {"no", "equiv", "safe", "same_kind", "unsafe"}
         Casts that are allowed from the arrays to `dtype`, or from the result to `out`.
     out : array, optional
-        Output of the result's shape and dtype, or another dtype of the same kind; any strides.
+        Output array: shape of the result, any strides; dtype of the result, or another of the same kind (then the
+        result is cast).
     stream : stream, optional
         Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
     array
-        C-contiguous, of the dtype that NumPy promotes all to (``numpy.result_type``).
+        C-contiguous array. Dtype: `dtype`, or NumPy's promotion of all dtypes (``numpy.result_type``).
 
     Raises
     ------
     ArgumentError
+        The shapes do not fit, a cast is not allowed, or `out` does not fit.
 
     Notes
     -----
-    One kernel joins up to 64 arrays. An array of which the dimensions before the axis, or those from it on, cannot be
-    merged to one is copied by another kernel first.
+    One kernel joins up to 64 arrays. An array is copied by another kernel first if the dimensions before the axis, or
+    the dimensions from the axis on, cannot be merged into one dimension.
     """
     if not isinstance(arrays, list | tuple) or not arrays:
         raise ArgumentError(

@@ -157,37 +157,44 @@ def attention(
     Parameters
     ----------
     q : array, shape (…, heads, queries, d)
-        float16 or bfloat16; d is a multiple of 8, at most 256.
+        Queries: float16 or bfloat16; d is a multiple of 8, at most 256.
     k, v : array, shape (…, key heads, keys, d)
-        Of the dtype of `q`. There may be fewer heads than of `q`: its neighbours then share one of them.
+        Keys and values of the dtype of `q`. There may be fewer key heads than heads: neighbouring heads then share
+        one key head.
     causal : bool
-        Query i sees keys 0 … i + keys − queries only: the last one sees all.
+        Whether query i sees only keys 0 … i + keys − queries. The last query sees all keys.
     scale : float, optional
-        1/√d when left out; positive.
+        Positive factor of the products. Default: 1/√d.
     by : {"tiles", "threads"}, optional
-        A tile kernel, or one of threads; when left out the first, where CUDA's tile compiler is installed.
+        Kernel to use: a tile kernel or a kernel of threads. Default: the tile kernel if CUDA's tile compiler is
+        installed.
     out : array, optional
-        Of the shape of `q`, and its dtype or one that it is cast to within its kind.
+        Output array: shape of the result, any strides; dtype of the result, or another of the same kind (then the
+        result is cast).
     stream : stream, optional
         Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
     array, shape (…, heads, queries, d)
+        Weighted means of the values, of the dtype of `q`.
 
     Raises
     ------
     ArgumentError
-        For shapes, dtypes and numbers that do not fit.
+        Shapes, dtypes or numbers do not fit.
     CompileError
-        With ``by="tiles"``, where CUDA's tile compiler is not installed, and no kernels for the call were imported.
+        With ``by="tiles"``: CUDA's tile compiler is not installed, and no kernels for the call were imported.
 
     Notes
     -----
-    Sums are in float32; the exponentials are rounded to the dtype of `q` to be multiplied by values, and so is the
-    result. Operands that are not C-contiguous, or not at multiples of 16 bytes, are copied first.
-    ``attention.explain(q, k, v)`` says which kernel and which tiles are taken, and why. Both need a compute
-    capability of 8.0.
+    Sums are in float32. The exponentials are rounded to the dtype of `q` before they are multiplied by the values. The
+    result is rounded to the dtype of `q`, too.
+
+    Operands that are not C-contiguous, or whose address is no multiple of 16 bytes, are copied first.
+
+    ``attention.explain(q, k, v)`` returns the kernel and tiles that are used, and why. Both kernels need compute
+    capability 8.0 or higher.
     """
     place, arrays = array_place("attention", stream, ("q", q), ("k", k), ("v", v))
     causal = flag("attention: causal", causal)

@@ -64,6 +64,7 @@ def word_of(op: str, dtype: np.dtype) -> str:
     Raises
     ------
     ArgumentError
+        The element has another size than 1, 2, 4, 8 or 16 bytes.
     """
     word = _WORDS.get(dtype.itemsize)
     if word is None or dtype.hasobject:
@@ -168,18 +169,18 @@ def mapped_job(
     Parameters
     ----------
     x_shape, x_steps : tuple of int
-        Of the input.
+        Shape and steps of the input.
     dimensions : sequence of Dimension
-        Of the result; their `out_step` is filled in here.
+        Dimensions of the result. The function sets their `out_step`.
     out_strides : tuple of int or None
-        In bytes; None stands for a C-contiguous result.
+        Strides of the result in bytes. None: the result is C-contiguous.
     start : int
-        Elements from the input's first to the one where all the mapped indices are 0.
+        Number of elements from the first element of the input to the element where all mapped indices are 0.
     fuses : bool
-        Whether whole rows behave under the map as elements do, so that a mapped dimension may be merged with the plain
-        ones in it.
+        Whether the map treats whole rows as it treats elements. A mapped dimension may then be merged with the
+        plain dimensions inside it.
     fill : bytes
-        Of the fill value.
+        Bytes of the fill value.
     """
     word = word_of(op, dtype)
     shape = tuple(d.extent for d in dimensions)
@@ -313,25 +314,27 @@ def moved(
 
 @repeated("out")
 def copy(x: Any, *, out: Any = None, stream: Any = None) -> Any:
-    """out[k] = x[k], C-contiguous, at the speed of the memory.
+    """out[k] = x[k] in a new C-contiguous array, at the speed of the memory.
 
     Parameters
     ----------
     x : array
         Input of any shape and strides, with elements of 1, 2, 4, 8 or 16 bytes.
     out : array, optional
-        Output of the shape of `x`; any strides; x's dtype, or one of the same kind, to which the result is cast.
+        Output array: shape of the result, any strides; dtype of the result, or another of the same kind (then the
+        result is cast).
     stream : stream, optional
         Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
     array
+        C-contiguous copy of x.
 
     Raises
     ------
     ArgumentError
-        For elements of another size, and an `out` that does not fit.
+        The elements have another size, or `out` does not fit.
     """
     place, (x,) = array_place("copy", stream, ("x", x))
     return moved("copy", place, x, out, partial(copy_job, "copy"), None)
@@ -346,27 +349,34 @@ def transpose(x: Any, axes: Any = None, *, out: Any = None, stream: Any = None) 
     x : array
         Input of any shape and strides, with elements of 1, 2, 4, 8 or 16 bytes.
     axes : sequence of int, optional
-        A permutation of x's dimensions, negative ones counted from the last. Left out: reversed.
+        Permutation of x's dimensions; negative numbers count from the last. Default: the dimensions in reverse
+        order.
     out : array, optional
-        Output of the result's shape; any strides; x's dtype, or one of the same kind, to which the result is cast.
+        Output array: shape of the result, any strides; dtype of the result, or another of the same kind (then the
+        result is cast).
     stream : stream, optional
         Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
     array
+        C-contiguous array of x's dtype.
 
     Raises
     ------
     ArgumentError
-        For axes that are no permutation, elements of another size, and an `out` that does not fit.
+        The axes are no permutation, the elements have another size, or `out` does not fit.
 
     Notes
     -----
-    Unlike NumPy's, the result is a copy and never a view. Dimensions that stay neighbours are merged; what then is left
-    is a copy; a transposition by tiles in shared memory (Ruetsch and Micikevicius, 2009), or in registers where a side
-    is less than 8, as of pixels and planes, repeated over the other dimensions; or, where neither end has neighbouring
-    elements, a copy one element at a time.
+    Unlike NumPy's, the result is a copy and never a view.
+
+    Dimensions that stay neighbours are merged. The merged array is then moved in one of four ways:
+
+    - a copy, if nothing is left to transpose;
+    - a transposition by tiles in shared memory (Ruetsch and Micikevicius, 2009), repeated over the other dimensions;
+    - a transposition in registers, if a side has fewer than 8 elements (pixels and planes, for example);
+    - a copy element by element, if neither array has neighbouring elements in memory.
     """
     place, (x,) = array_place("transpose", stream, ("x", x))
     order = _permutation(integers("transpose", "axes", axes), x.ndim)
@@ -390,34 +400,38 @@ def cast(x: Any, dtype: Any, saturate: bool = False, *, out: Any = None, stream:
     Parameters
     ----------
     x : array
-        Any shape and strides; bool, integers, floating point (float16 and bfloat16 too) or complex.
+        Input of any shape and strides; bool, integers, floating point (float16 and bfloat16 too) or complex.
     dtype : dtype
-        Any of these too.
+        Dtype of the result: any of the dtypes of `x`.
     saturate : bool
-        Whether a number out of range becomes the nearest integer in range, and NaN becomes 0. No effect on other
-        target dtypes. Without it, integers wrap around, and floating point is rounded toward zero. A number out of
-        range then gives the low bits of the number clamped to 32 bits; NaN gives 0 or the lowest number. The clamp is
-        to 64 bits for uint32 and wider; for uint64 it is from 0 to the greatest uint64. Within 32 (64) bits this is
-        NumPy's result on x86-64; NumPy's result is undefined beyond.
+        Whether a number out of the range of an integer dtype becomes the nearest integer in range, and NaN becomes
+        0. It has no effect on other target dtypes.
     out : array, optional
-        Of the shape of `x` and of `dtype`; any strides.
+        Output array: shape of `x`, any strides; of dtype `dtype`.
     stream : stream, optional
         Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
     array
-        C-contiguous; a copy, also where the dtype stays.
+        C-contiguous copy, even if the dtype stays the same.
 
     Raises
     ------
     ArgumentError
+        A dtype cannot be cast, or `out` does not fit.
 
     Notes
     -----
-    To floating point: to the nearest, ties to even; too large a number is infinite. To bfloat16 by way of float32, as
-    ml_dtypes has it. To bool: whether the number is not 0 (NaN is not). Complex to real drops the imaginary part; no
-    warning is given.
+    - To floating point: rounded to the nearest, ties to even. A number that is too large becomes infinite.
+    - To bfloat16: by way of float32, as in ml_dtypes.
+    - To bool: whether the number is not 0. NaN is not 0: it becomes True.
+    - To an integer dtype without `saturate`: integers wrap around, and floating point is rounded toward zero.
+    - Complex to real: the imaginary part is dropped, without a warning.
+
+    Without `saturate`, a floating-point number out of range gives the low bits of the number clamped to 32 bits; NaN
+    gives 0 or the lowest number. The clamp is to 64 bits for uint32 and wider; for uint64 it is from 0 to the greatest
+    uint64. Within 32 (64) bits this is NumPy's result on x86-64. Beyond, NumPy's result is undefined.
     """
     saturate = flag("cast: saturate", saturate)
     place, (x,) = array_place("cast", stream, ("x", x))

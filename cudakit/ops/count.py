@@ -192,50 +192,61 @@ def histogram(
     out: Any = None,
     stream: Any = None,
 ) -> tuple[Any, Any]:
-    """counts[b] = number of values with edges[b] ≤ x < edges[b + 1]; the last bin has its right edge, too.
+    """counts[b] = number of values with edges[b] ≤ x < edges[b + 1]; the last bin includes its right edge.
 
-    With weights, the sum of theirs. Values outside the edges, and NaN, are counted nowhere.
+    With `weights`, counts[b] is the sum of the weights of these values. Values outside the edges and NaN are in no
+    bin.
 
     Parameters
     ----------
     x : array
-        Of any shape and strides; bool, integers, float16, bfloat16, float32 or float64.
+        Input of any shape and strides; bool, integers, float16, bfloat16, float32 or float64.
     bins : int or array
-        Number of even bins, or their edges (bins + 1), ascending. Edges in host memory are checked; those in device
-        memory are not, as that would wait for the device.
+        Number of even bins, or their edges (bins + 1) in ascending order. Edges in host memory are checked. Edges
+        in device memory are not checked, because the check would wait for the device.
     range : (float, float), optional
         Left edge of the first even bin and right edge of the last. Default: least and greatest finite value of `x`. The
         device finds both, and the host does not wait. A single value v has the range v − 0.5 … v + 0.5. For no values
         the range is 0 … 1.
     weights : array, optional
-        Of the shape of `x`; any of its dtypes, or complex.
+        Weights of the elements: array of the shape of `x`, of any of its dtypes or complex.
     density : bool
-        Whether to return counts / (width of the bin · sum of counts), float64.
+        Whether to return counts / (width of the bin · sum of counts), in float64.
     out : array (bins), optional
-        For the counts (not with `density`); of another dtype of their kind they are cast to it.
+        Output array for the counts, not together with `density`; any strides. Counts are cast to another dtype of
+        the same kind.
     stream : stream, optional
+        Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
     counts : array (bins)
-        int64; of weights, their dtype (int64 for bool).
+        Counts in int64; with weights, sums in the dtype of the weights (int64 for bool).
     edges : array (bins + 1)
-        Even ones: float64 for bool and integers, else of `x`'s dtype. Given ones: as given.
+        Edges of the bins. Even edges are float64 if x is bool or integer, else of x's dtype. Passed edges are
+        returned as they are.
 
     Raises
     ------
     ArgumentError
-        For a dtype that is not counted, bins that are no positive whole number and no ascending edges, a range that is
-        not finite or falls, and weights of another shape.
+        One of these:
+
+        - The dtype of x cannot be counted, or the weights have another shape.
+        - `bins` is neither a positive whole number nor ascending edges.
+        - The range is not finite, or its right edge is less than its left edge.
 
     Notes
     -----
-    The same bits on each run and stream. Counts are whole numbers. Sums of integer weights are kept in 64 bits (modulo
-    2^64); those of floating point in 128-bit fixed point, in which each weight is rounded to 2^-66 of the greatest for
-    2^28 values and finer for fewer; infinities and NaN are summed as ever.
+    Every run on every stream gives the same bits.
 
-    A value is in a bin if it compares so with the edges that are returned, both in NumPy's common dtype (64-bit
-    integers with float64 edges: as float64); bfloat16 and float16 as float32.
+    Counts are whole numbers. Integer weights are summed in 64 bits (modulo 2^64). Floating-point weights are summed in
+    128-bit fixed point. There each weight is rounded to 2^-66 of the greatest weight for 2^28 values, and finer for
+    fewer values. Infinities and NaN are summed as in floating point.
+
+    Values are compared with the returned edges in NumPy's common dtype of both. Exceptions:
+
+    - 64-bit integers with float64 edges are compared as float64.
+    - bfloat16 and float16 are compared as float32.
 
     Differences from NumPy:
 
@@ -245,8 +256,8 @@ def histogram(
     - Sums of float weights are more exact.
     - At least two edges are required.
 
-    The algorithm: <cudakit/count/counters.cuh>, after Gómez-Luna et al., An optimized approach to histogram
-    computation on GPU, Machine Vision and Applications 24 (2013).
+    The algorithm: <cudakit/count/counters.cuh>, after Gómez-Luna et al., An optimized approach to histogram computation
+    on GPU, Machine Vision and Applications 24 (2013).
     """
     density = flag("histogram: density", density)
     if density and out is not None:
@@ -293,31 +304,37 @@ def bincount(
     Parameters
     ----------
     x : array
-        Of any shape and strides; bool or integers, none of them negative.
+        Input of any shape and strides; bool or integers, none of them negative.
     weights : array, optional
-        Of the shape of `x`; bool, integers or floating point.
+        Weights of the elements: array of the shape of `x`; bool, integers or floating point.
     minlength : int
-        Of the result, at least; it has max(x) + 1 otherwise, and to know that waits for the device.
+        Least length of the result. The length is max(x) + 1 if this is greater. Finding the maximum waits for the
+        device.
     length : int, optional
-        Of the result, exactly, `minlength` being of no account: values of `length` or more, and negative ones, are
-        counted nowhere, and nothing waits for the device.
+        Exact length of the result; `minlength` is then ignored. Values of `length` or more, and negative values,
+        are not counted. The call does not wait for the device.
     out : array, optional
+        Output array: shape of the result, any strides; dtype of the result, or another of the same kind (then the
+        result is cast).
     stream : stream, optional
+        Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
     array
-        int64; float64 with weights.
+        Counts in int64; with weights, sums in float64.
 
     Raises
     ------
     ArgumentError
-        For a dtype that is not whole, weights of another shape, and, without `length`, a negative value.
+        The dtype is neither integer nor bool, the weights have another shape, or, without `length`, a value is
+        negative.
 
     Notes
     -----
-    The same bits on each run and stream; see `histogram` for sums of weights. Differences from NumPy: `x` may have any
-    number of dimensions and be uint64; `length`.
+    Every run on every stream gives the same bits. Sums of weights are computed as in `histogram`.
+
+    Differences from NumPy: `x` may have any number of dimensions, `x` may be uint64, and there is a parameter `length`.
     """
     if length is None:
         length = _greatest(x, _whole("minlength", minlength), stream)

@@ -33,18 +33,18 @@ _UFUNC = re.compile(r"cudakit::ufunc::(\w+)")
 
 
 class Activation(NamedTuple):
-    """A function of one element.
+    """A function of one element, applied to a product.
 
     Attributes
     ----------
     name : str
-        Its type in C++.
+        Type of the function in C++.
     source : str
-        What declares that, for kernels of threads; empty where the template does.
+        C++ that declares the type, for kernels of threads. Empty if the template declares it.
     tile_source : str or None
-        The same for tile kernels; None where they cannot have it.
+        C++ that declares the type for tile kernels. None if tile kernels do not support the function.
     label : str
-        What messages call it.
+        Name of the function in messages.
     """
 
     name: str
@@ -59,14 +59,14 @@ class Activation(NamedTuple):
 
 
 def activation_of(op: str, activation: Any, dtype: np.dtype) -> Activation:
-    """Return the function that an argument names or is, for values of `dtype`.
+    """Return the activation for a name, C++ source or Python function, for values of `dtype`.
 
     Raises
     ------
     ArgumentError
-        For a name that is not known.
+        The name is unknown.
     TemplateError
-        For a function that cannot be traced.
+        The function cannot be traced.
     """
     if callable(activation):
         return _traced(op, activation, dtype, tuple(Outside(activation).values().items()))

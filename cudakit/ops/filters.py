@@ -100,7 +100,7 @@ def images_of(op: str, shape: tuple[int, ...], axes: Axis) -> Images:
     Raises
     ------
     ArgumentError
-        For axes that are not there, or not neighbours in this order.
+        An axis is out of range, or the axes are not neighbours in this order.
     """
     positions = axes_in_order(op, "axes", axes, len(shape))
     if len(positions) != 2 or positions[1] != positions[0] + 1:
@@ -112,11 +112,12 @@ def images_of(op: str, shape: tuple[int, ...], axes: Axis) -> Images:
 
 
 def check_dtype(op: str, dtype: np.dtype) -> None:
-    """Raise where images cannot have pixels of `dtype`.
+    """Check that images can have pixels of `dtype`.
 
     Raises
     ------
     ArgumentError
+        The dtype is not supported.
     """
     if dtype not in DTYPES:
         raise ArgumentError(
@@ -130,6 +131,7 @@ def border_of(op: str, mode: Any, value: Any, dtype: np.dtype, valid: bool = Fal
     Raises
     ------
     ArgumentError
+        The mode is unknown, or the value is no number of the image's dtype.
     """
     modes = {**MODES, **VALID} if valid else MODES
     if text_of(f"{op}: mode", mode) not in modes:
@@ -161,6 +163,7 @@ def size_of(op: str, size: Any) -> tuple[int, int]:
     Raises
     ------
     ArgumentError
+        The size is not one or two odd numbers.
     """
     extents = [whole(f"{op}: size", extent, 1) for extent in pair_of(size)]
     if not all(extent % 2 for extent in extents):
@@ -169,11 +172,12 @@ def size_of(op: str, size: Any) -> tuple[int, int]:
 
 
 def check_window(op: str, images: Images, size: tuple[int, int]) -> None:
-    """Raise where an image is smaller than the window.
+    """Check that an image is at least as large as the window.
 
     Raises
     ------
     ArgumentError
+        The image is smaller than the window.
     """
     if images.size and (images.height < size[0] or images.width < size[1]):
         raise ArgumentError(
@@ -202,13 +206,13 @@ def near_pass(pixels: Pixels, result: np.dtype, window: str, weights: Any, high:
     result : numpy.dtype
         Dtype of the result.
     window : str
-        One of <cudakit/image/window.cuh>.
+        Name of a window of <cudakit/image/window.cuh>.
     weights : numpy.void
-        What it takes.
+        Weights of the window.
     high : int
-        Rows of a window.
+        Number of rows of the window.
     most : int
-        Elements a thread and row.
+        Greatest number of elements of one thread in a row.
     """
     images, (mode, fill) = pixels.images, pixels.border
     width = images.width * images.channels
@@ -251,11 +255,8 @@ def filtered(
 ) -> Any:
     """Run passes over an image, each over the result of the pass before, and return the last result.
 
-    `plan(pixels)` returns the passes. The result has the shape of `image` and the dtype of the last pass. `outside` is
-    a border's mode and value. `valid` allows the mode of that name.
-
-    `plan(pixels)` names them; the result has the shape of `image` and the dtype of the last.
-    `outside` is a border's mode and value; `valid` says that it may be the mode of that name.
+    `plan(pixels)` returns the passes. The result has the shape of `image` and the dtype of the last pass. `outside`
+    is a border's mode and value. `valid` says whether the mode may be ``valid``.
     """
     place, (x,) = array_place(op, stream, ("image", image))
     check_dtype(op, x.dtype)
@@ -297,46 +298,56 @@ def gaussian_blur(
     out: Any = None,
     stream: Any = None,
 ) -> Any:
-    """out[y, x] = Σ w[j] w[i] image[y + j, x + i], w a Gaussian whose weights add up to 1.
+    """out[y, x] = Σ w[j] w[i] image[y + j, x + i], where w is a Gaussian whose weights add up to 1.
 
     Parameters
     ----------
     image : array
-        Images along `axes`, and any other axes before (a batch, channels) and after them (channels). uint8, uint16,
-        float16, float32 or float64; sums are made in float32, or float64.
+        Images along `axes`, with any other axes before (a batch, channels) and after them (channels): uint8,
+        uint16, float16, float32 or float64. Float64 is summed in float64, other dtypes in float32.
     size : int or (rows, columns), optional
-        Of the window, odd. Left out: 2 int(4 sigma + 0.5) + 1, SciPy's.
+        Rows and columns of the window, both odd. Default: 2 int(4 sigma + 0.5) + 1, as in SciPy.
     sigma : float or (rows, columns), optional
-        Pixels. Left out: 0.15 size + 0.35 as in OpenCV, and its binomial weights up to 7 pixels.
+        Standard deviation in pixels. Default: 0.15 size + 0.35, as in OpenCV; for up to 7 pixels OpenCV's binomial
+        weights.
     mode : str
-        Border mode, by SciPy's name (OpenCV's name in brackets). ``reflect``: b a | a b c d | d c (REFLECT).
-        ``mirror``: c b | a b c d | c b (REFLECT_101, OpenCV's default). ``nearest``: a a | a b c d | d d (REPLICATE).
-        ``wrap``: c d | a b c d | a b. ``constant``: `value`. ``valid``: no border, the weights of the pixels inside are
-        normalized.
+        Border mode, by SciPy's name (OpenCV's name in brackets):
+
+        - ``reflect``: b a | a b c d | d c (REFLECT).
+        - ``mirror``: c b | a b c d | c b (REFLECT_101, OpenCV's default).
+        - ``nearest``: a a | a b c d | d d (REPLICATE).
+        - ``wrap``: c d | a b c d | a b.
+        - ``constant``: `value`.
+        - ``valid``: no border; the weights of the pixels inside are normalized.
     value : float
         Value outside the image for mode constant, converted to the image's dtype.
     axes : (int, int)
-        Axes of rows and columns, which must be adjacent: (-3, -2) where channels come last.
+        Axes of rows and columns, which must be adjacent: (-3, -2) if channels are the last axis.
     out : array, optional
-        Output of the image's shape; any strides; its dtype, or one of the same kind, to which the result is cast.
+        Output array: shape of the result, any strides; dtype of the result, or another of the same kind (then the
+        result is cast).
     stream : stream, optional
         Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
     array
-        C-contiguous, of the image's shape and dtype. Floats: scipy.ndimage.gaussian_filter's. uint8: OpenCV's
-        GaussianBlur, to the bit: weights are rounded to 1/256, the sum to the nearest, a half upward. uint16: sums of
-        float32, rounded alike.
+        C-contiguous array of the image's shape and dtype:
+
+        - Floats: as scipy.ndimage.gaussian_filter.
+        - uint8: as OpenCV's GaussianBlur, bit for bit. Weights are rounded to 1/256, sums to the nearest, a half
+          upward.
+        - uint16: sums of float32, rounded to the nearest, a half upward.
 
     Raises
     ------
     ArgumentError
-        For a sigma that is not above 0, an even size, an image smaller than the window, other dtypes by name.
+        Sigma is not above 0, the size is even, the image is smaller than the window, or the dtype is not supported.
 
     Notes
     -----
-    Up to 7 × 7, and 4 channels that alternate, one kernel reads the image once; larger windows take two.
+    For windows up to 7 × 7, and up to 4 interleaved channels, one kernel reads the image once. Larger windows take two
+    kernels.
     """
     op = "gaussian_blur"
     if size is None and sigma is None:
@@ -371,15 +382,15 @@ def box_blur(
     Parameters
     ----------
     image, mode, value, axes, out, stream
-        As for `gaussian_blur`; mode ``valid`` is the mean of the window's part inside.
+        As for `gaussian_blur`. Mode ``valid`` gives the mean of the pixels of the window that are inside the image.
     size : int or (rows, columns)
-        Of the window, odd.
+        Rows and columns of the window, both odd.
 
     Returns
     -------
     array
-        C-contiguous, of the image's shape and dtype: scipy.ndimage.uniform_filter's for floats, OpenCV's blur for uint8
-        and uint16, to the nearest.
+        C-contiguous array of the image's shape and dtype. Floats: as scipy.ndimage.uniform_filter. uint8 and
+        uint16: as OpenCV's blur, rounded to the nearest.
 
     Raises
     ------
@@ -409,15 +420,17 @@ def sobel(
     Parameters
     ----------
     image, mode, value, axes, out, stream
-        As for `gaussian_blur`; ``valid`` is no mode of it.
+        As for `gaussian_blur`, without mode ``valid``.
     axis : int, optional
-        0: down the rows, 1: to the right, of the two `axes`. Left out: √(down² + right²).
+        Direction of the derivative: 0 down the rows, 1 to the right. Default: the length of the gradient, √(down² +
+        right²).
 
     Returns
     -------
     array
-        C-contiguous. The derivative is OpenCV's Sobel, and scipy.ndimage.sobel's: int16 of uint8, int32 of uint16, else
-        of the image's dtype. The length is of the image's dtype, of integers to the nearest and no more than they hold.
+        C-contiguous array of the image's shape. The derivative is OpenCV's Sobel and scipy.ndimage.sobel's: int16
+        for uint8, int32 for uint16, else the image's dtype. The length has the image's dtype. For integers it is
+        rounded to the nearest and clamped to their range.
 
     Raises
     ------
@@ -446,20 +459,21 @@ def convolve2d(
     Parameters
     ----------
     image, mode, value, axes, out, stream
-        As for `gaussian_blur`; ``valid`` is no mode of it.
-    kernel : array_like
-        (rows, columns), both odd, numbers in host memory.
+        As for `gaussian_blur`, without mode ``valid``.
+    kernel : array_like, shape (rows, columns)
+        Weights in host memory. Both extents are odd.
 
     Returns
     -------
     array
-        C-contiguous, of the image's shape and dtype: scipy.ndimage.convolve's for floats, and OpenCV's filter2D with
-        the kernel turned by 180°; integers to the nearest, a half upward, within their range.
+        C-contiguous array of the image's shape and dtype. Floats: as scipy.ndimage.convolve, and as OpenCV's
+        filter2D with the kernel turned by 180°. Integers are rounded to the nearest, a half upward, and clamped to
+        their range.
 
     Raises
     ------
     ArgumentError
-        As for `gaussian_blur`, and for a kernel that is no matrix of numbers.
+        As for `gaussian_blur`, or the kernel is no matrix of numbers.
     """
     op = "convolve2d"
     try:
@@ -569,13 +583,13 @@ def median3(
     Parameters
     ----------
     image, mode, value, axes, out, stream
-        As for `gaussian_blur`; ``valid`` is no mode of it.
+        As for `gaussian_blur`, without mode ``valid``.
 
     Returns
     -------
     array
-        C-contiguous, of the image's shape and dtype: scipy.ndimage.median_filter's, and, of mode nearest, OpenCV's
-        medianBlur. NaN where one is in the window.
+        C-contiguous array of the image's shape and dtype, as scipy.ndimage.median_filter. With mode nearest also as
+        OpenCV's medianBlur. The result is NaN if the window holds a NaN.
 
     Raises
     ------
@@ -601,15 +615,16 @@ def erode(
     Parameters
     ----------
     image, mode, value, axes, out, stream
-        As for `gaussian_blur`; ``valid`` is no mode of it: ``reflect`` gives the least of the pixels inside.
+        As for `gaussian_blur`, without mode ``valid``. Mode ``reflect`` gives the least of the pixels inside the
+        image.
     size : int or (rows, columns)
-        Of the window, odd.
+        Rows and columns of the window, both odd.
 
     Returns
     -------
     array
-        C-contiguous, of the image's shape and dtype: scipy.ndimage.grey_erosion's, and OpenCV's erode with a rectangle.
-        NaN where one is in the window.
+        C-contiguous array of the image's shape and dtype, as scipy.ndimage.grey_erosion and OpenCV's erode with a
+        rectangle. The result is NaN if the window holds a NaN.
 
     Raises
     ------
@@ -641,7 +656,8 @@ def dilate(
     Returns
     -------
     array
-        As for `erode`: scipy.ndimage.grey_dilation's, and OpenCV's dilate with a rectangle.
+        C-contiguous array of the image's shape and dtype, as scipy.ndimage.grey_dilation and OpenCV's dilate with a
+        rectangle. The result is NaN if the window holds a NaN.
 
     Raises
     ------

@@ -45,31 +45,38 @@ def resize(
     Parameters
     ----------
     image : array
-        Images along `axes`, and any other axes before (a batch, channels) and after them (channels). uint8, uint16,
-        float16, float32 or float64.
+        Images along `axes`, with any other axes before (a batch, channels) and after them (channels): uint8,
+        uint16, float16, float32 or float64.
     shape : (int, int)
-        Rows and columns of the result, 1 at least.
+        Rows and columns of the result, at least 1 each.
     method : str
-        ``linear``: between the four pixels around, OpenCV's INTER_LINEAR: pixels are squares and positions are of their
-        middles; beyond the outermost middles the outermost pixel stands. It does not smooth: for much smaller images
-        blur first. ``nearest``: image[⌊y height / rows⌋, ⌊x width / columns⌋], OpenCV's INTER_NEAREST.
+        Interpolation, by name:
+
+        - ``linear``: between the four pixels around, as OpenCV's INTER_LINEAR. Pixels are squares, and positions
+          are of their centres. Beyond the outermost centres the outermost pixel is used.
+        - ``nearest``: image[⌊y height / rows⌋, ⌊x width / columns⌋], as OpenCV's INTER_NEAREST.
     axes : (int, int)
-        Axes of rows and columns, which must be adjacent: (-3, -2) where channels come last.
+        Axes of rows and columns, which must be adjacent: (-3, -2) if channels are the last axis.
     out : array, optional
-        Of the result's shape, and the image's dtype or one that it is cast to within its kind; any strides.
+        Output array: shape of the result, any strides; dtype of the result, or another of the same kind (then the
+        result is cast).
     stream : stream, optional
         Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
     array
-        C-contiguous, of the image's dtype. Integers are rounded to the nearest, a half upward. Weights of bytes have 15
-        bits in a row; OpenCV's, which have 11, may be one level off.
+        C-contiguous array of the image's dtype. Integers are rounded to the nearest, a half upward. Weights for
+        uint8 have 15 bits in a row. OpenCV's weights have 11 bits, so its pixels may differ by one level.
 
     Raises
     ------
     ArgumentError
-        For a shape that is not two numbers from 1 up, an image without pixels, other dtypes by name.
+        The shape is not two numbers from 1 up, the image has no pixels, or the dtype is not supported.
+
+    Notes
+    -----
+    Neither method smooths: blur the image first if the result is much smaller.
     """
     op = "resize"
     linear = _is_linear(op, method)
@@ -105,29 +112,30 @@ def warp_affine(
     ----------
     image, axes, out, stream
         As for `resize`.
-    matrix : array_like
-        (2, 3), in host memory: (x, y) of the image goes to M[:, :2] @ (x, y) + M[:, 2], as in OpenCV.
+    matrix : array_like, shape (2, 3)
+        Affine map in host memory: (x, y) of the image goes to M[:, :2] @ (x, y) + M[:, 2], as in OpenCV.
     shape : (int, int), optional
-        Rows and columns of the result. Left out: those of the image.
+        Rows and columns of the result. Default: those of the image.
     inverse : bool
         Whether `matrix` maps points of the result to points of the image, as OpenCV's WARP_INVERSE_MAP and
-        scipy.ndimage.affine_transform have it (but there y comes first).
+        scipy.ndimage.affine_transform. SciPy's coordinates begin with y.
     method : str
-        ``linear``: between the four pixels around; ``nearest``. Positions are of pixels' middles: (0, 0) is that of the
-        first.
+        Interpolation: ``linear`` between the four pixels around, or ``nearest``. Positions are of the pixels'
+        centres: (0, 0) is the centre of the first pixel.
     mode, value
-        What stands outside, as for `gaussian_blur`; ``constant`` is SciPy's grid-constant, and OpenCV's.
+        Border mode and value outside the image, as for `gaussian_blur`. Mode ``constant`` is SciPy's grid-constant
+        and OpenCV's BORDER_CONSTANT.
 
     Returns
     -------
     array
-        C-contiguous, of the image's dtype: scipy.ndimage.affine_transform's of order 1 or 0. OpenCV's rounds positions
-        to 1/32 of a pixel. Integers are rounded to the nearest, a half upward.
+        C-contiguous array of the image's dtype, as scipy.ndimage.affine_transform of order 1 or 0. OpenCV rounds
+        positions to 1/32 of a pixel. Integers are rounded to the nearest, a half upward.
 
     Raises
     ------
     ArgumentError
-        As for `resize`, and for a matrix that has no inverse, or is not of 2 × 3 finite numbers.
+        As for `resize`, or the matrix has no inverse or is not of 2 × 3 finite numbers.
     """
     op = "warp_affine"
     linear = _is_linear(op, method)
@@ -243,30 +251,31 @@ _BLOCKS, _LEAST = 8, 1 << 14
 
 @repeated("out")
 def rgb_to_gray(image: Any, axis: int = -1, *, out: Any = None, stream: Any = None) -> Any:
-    """0.299 red + 0.587 green + 0.114 blue.
+    """out[…] = 0.299 red + 0.587 green + 0.114 blue.
 
     Parameters
     ----------
     image : array
-        Any shape and strides, with 3 channels along `axis`. uint8, uint16, float16, float32 or float64.
+        Input of any shape and strides with 3 channels along `axis`: uint8, uint16, float16, float32 or float64.
     axis : int
-        Of the channels: -1 where they come last, -3 where they come first.
+        Axis of the channels: -1 if they are the last axis, -3 if they are before rows and columns.
     out : array, optional
-        Of the image's shape without `axis`, and its dtype or one that it is cast to within its kind; any strides.
+        Output array: shape of the result, any strides; dtype of the result, or another of the same kind (then the
+        result is cast).
     stream : stream, optional
         Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
     array
-        Of the image's dtype. The weights are those of ITU-R BT.601, as Pillow and OpenCV have them; for uint8 and
-        uint16 in 16-bit fixed point, to the nearest: Pillow's ``convert("L")`` to the bit, of which OpenCV's is at most
-        one level off.
+        Array of the image's shape without `axis`, of the image's dtype. The weights are of ITU-R BT.601, as in
+        Pillow and OpenCV. uint8 and uint16 are computed in 16-bit fixed point and rounded to the nearest. The
+        result is Pillow's ``convert("L")`` bit for bit; OpenCV's differs by at most one level.
 
     Raises
     ------
     ArgumentError
-        For other than 3 channels, and other dtypes by name.
+        There are not 3 channels, or the dtype is not supported.
     """
     op = "rgb_to_gray"
     place, (x,) = array_place(op, stream, ("image", image))
@@ -294,22 +303,23 @@ def equalize(image: Any, *, out: Any = None, stream: Any = None) -> Any:
 
     Parameters
     ----------
-    image : array
-        (…, height, width), uint8; each image by itself.
+    image : array, shape (…, height, width)
+        Images of uint8, any strides. Each image is equalized by itself.
     out : array, optional
-        Of the image's shape, and uint8 or a wider unsigned integer; any strides.
+        Output array: shape of the result, any strides; dtype of the result, or another of the same kind (then the
+        result is cast).
     stream : stream, optional
         Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
     array
-        C-contiguous, uint8: OpenCV's equalizeHist, to the bit. An image of one level stays as it is.
+        C-contiguous uint8 array, as OpenCV's equalizeHist, bit for bit. An image of one level stays as it is.
 
     Raises
     ------
     ArgumentError
-        For other dtypes by name, and less than two dimensions.
+        The dtype is not uint8, or the image has less than two dimensions.
     """
     op = "equalize"
     place, (x,) = array_place(op, stream, ("image", image))

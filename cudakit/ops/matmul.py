@@ -30,13 +30,13 @@ class Tile(NamedTuple):
     Attributes
     ----------
     thread : (int, int)
-        A thread's tile, where the threads multiply; (0, 0) where tensor cores do.
+        Tile of a thread if the threads multiply; (0, 0) if tensor cores multiply.
     stages : int
-        Tiles of A and B in shared memory.
+        Number of tiles of A and B in shared memory.
     blocks : int
-        Blocks that a multiprocessor runs at once.
+        Number of blocks that a multiprocessor runs at once.
     rate : float
-        What of the greatest rate these reach where there are very many of them.
+        Fraction of the greatest rate that products of very many tiles reach.
     """
 
     m: int
@@ -75,11 +75,13 @@ class Multiplier(NamedTuple):
     Attributes
     ----------
     row : str
+        Row of `TABLE`.
     is_mma : bool
-        Whether tensor cores do.
+        Whether tensor cores multiply.
     sum, value, scale : str
-        Types of sums, of what follows them, and of the parts of that.
+        C++ types of the sums, of the values computed from the sums, and of the components of these values.
     label : str
+        Name of the arithmetic in messages.
     """
 
     row: str
@@ -162,7 +164,7 @@ class Side(NamedTuple):
     Attributes
     ----------
     alignment : int
-        What its address is a multiple of, in bytes.
+        Alignment of the operand's address in bytes.
     """
 
     line: int
@@ -225,13 +227,13 @@ def product(
     Parameters
     ----------
     stored, made : numpy.dtype
-        Of A and B, and of C.
+        Dtype of A and B, and dtype of C.
     sizes : (int, int, int)
-        m, n, k.
+        Extents m, n, k.
     extras : (bool, bool)
-        Whether there are a bias and a residual.
+        Whether there is a bias, and whether there is a residual.
     out_alignment : int
-        What the addresses of C, bias and residual are multiples of, in bytes.
+        Common alignment of the addresses of C, bias and residual in bytes.
     """
     (m, n, k), (a, b) = sizes, sides
     size = stored.itemsize
@@ -311,60 +313,63 @@ def matmul(
     Parameters
     ----------
     a : array, shape (…, m, k) or (k,)
-        Bool, integers, float16, bfloat16, fp8, float32, float64 or complex.
+        Left operand: bool, integers, float16, bfloat16, fp8, float32, float64 or complex; any strides.
     b : array, shape (…, k, n) or (k,)
-        Of the dtype of `a`. Dimensions before the last two are broadcast.
+        Right operand, of the dtype of `a`. Dimensions before the last two are broadcast.
     bias : array, shape (n,), optional
-        Of the result's dtype.
+        Vector added to each row, of the result's dtype.
     activation : {"relu", "gelu", "silu"}, str or callable, optional
-        ``"gelu"`` is the one by tanh. Others are C++ of one element x, ``"x / (1.0f + fabsf(x))"``, or a Python
-        function of one value, which is traced: ``lambda x: x * np.tanh(x)``.
+        Function of each element. ``"gelu"`` is the approximation by tanh. Other functions are C++ of one element x
+        (``"x / (1.0f + fabsf(x))"``) or a Python function of one value, which is traced (``lambda x: x *
+        np.tanh(x)``).
     scale : float
         Factor of the product. For fp8 and int8: the product of the factors by which the operands were divided.
     residual : array, optional
-        Of the result's shape and dtype.
+        Array added last, of the result's shape and dtype.
     precision : "tf32", optional
-        For float32, whose elements are rounded to 11 bits to be multiplied on tensor cores; sums keep 24. Without it
-        products are exact, as all others are.
+        Arithmetic for float32. With "tf32", elements are rounded to 11 bits and multiplied on tensor cores; sums
+        keep 24 bits. Default: products are exact.
     dtype : dtype, optional
-        The result's: that of `a` when left out, float32 for fp8 and int32 for int8. Other integers wrap around, as
-        NumPy's do.
+        Dtype of the result. Default: float32 for fp8, int32 for int8, else the dtype of `a`. Other integers wrap
+        around, as in NumPy.
     by : {"tiles", "threads"}, optional
-        Tile kernels, or kernels of threads; when left out the first, where they take the call and CUDA's tile compiler
-        is installed.
+        Kernels to use: tile kernels or kernels of threads. Default: tile kernels if they support the call and
+        CUDA's tile compiler is installed.
     out : array, optional
-        Output of the result's shape and dtype, or another dtype of the same kind.
+        Output array: shape of the result, any strides; dtype of the result, or another of the same kind (then the
+        result is cast).
     stream : stream, optional
         Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
     array, shape (…, m, n)
+        Product, of dtype `dtype`.
 
     Raises
     ------
     ArgumentError
-        For shapes, dtypes and names that do not fit.
+        Shapes, dtypes or names do not fit.
     TemplateError
-        For an activation that cannot be traced.
+        The activation cannot be traced.
     CompileError
-        With ``by="tiles"``, where CUDA's tile compiler is not installed, and no kernels for the call were imported.
+        With ``by="tiles"``: CUDA's tile compiler is not installed, and no kernels for the call were imported.
 
     Notes
     -----
-    Sums of float16, bfloat16, fp8 and float32 are in float32, rounded once, at the end; those of int8 in 32 bits.
-    ``matmul.explain(a, b)`` says which kernel is taken, which tiles, and why.
+    float16, bfloat16, fp8 and float32 are summed in float32 and rounded once, at the end. int8 is summed in 32 bits.
+    ``matmul.explain(a, b)`` returns the kernel and tiles that are used, and why.
 
-    By threads tensor cores multiply float16, bfloat16, int8 and float64 (from compute capability 8.0), fp8 (from 8.9)
-    and TF32. All other dtypes, and all dtypes on older devices, are multiplied by fused multiply-adds of the threads.
-    Operands of any strides are read in place. Reading is fastest if one axis is contiguous and the other axis has a
-    stride of a multiple of 16 bytes.
+    Kernels of threads multiply these dtypes on tensor cores: float16, bfloat16, int8 and float64 (from compute
+    capability 8.0), fp8 (from 8.9) and TF32. All other dtypes, and all dtypes on older devices, are multiplied by fused
+    multiply-adds of the threads. Operands of any strides are read in place. Reading is fastest if one axis is
+    contiguous and the other axis has a stride of a multiple of 16 bytes.
 
-    By tiles float16, bfloat16, fp8 and TF32 are multiplied. Slices and transposed views are read in place if one axis
-    is contiguous and addresses and pitches are multiples of 16 bytes. Other operands (8190 columns of float16) are
-    copied first to longer rows, unless they are small. ``python -m cudakit cache export`` takes kernels to machines
-    without the compiler (``pip install 'cudakit[cu13,tile]'``). C++ of an activation is a function of one element, and
-    runs in kernels of threads. With ``by="tiles"`` it is a function of a tile, and calls functions of ``cuda::tiles``.
+    Tile kernels multiply float16, bfloat16, fp8 and TF32. Slices and transposed views are read in place if one axis is
+    contiguous and addresses and pitches are multiples of 16 bytes. Other operands (8190 columns of float16) are copied
+    first to longer rows, unless they are small. ``python -m cudakit cache export`` exports kernels for machines without
+    the compiler (``pip install 'cudakit[cu13,tile]'``). An activation in C++ is a function of one element, and runs in
+    kernels of threads. With ``by="tiles"`` it is a function of a tile, and calls functions of ``cuda::tiles``.
     """
     named_arrays = [("a", a), ("b", b), *((n, x) for n, x in (("bias", bias), ("residual", residual)) if x is not None)]
     place, arrays = array_place("matmul", stream, *named_arrays)

@@ -27,13 +27,13 @@ class Tiles(NamedTuple):
     Attributes
     ----------
     rate : float
-        What of cuBLAS's rate these reach where there are very many of them.
+        Fraction of cuBLAS's rate that products of very many tiles reach.
     lost : int
-        As many steps along k as the begin and the end of a tile take.
+        Time for the begin and the end of a tile, in steps along k.
     rounds : int
-        Tiles for each multiprocessor from which on these are taken.
+        Least number of tiles for each multiprocessor for which these tiles are used.
     swapped : bool
-        Whether a tile is made as Bᵀ Aᵀ.
+        Whether a tile is computed as Bᵀ Aᵀ.
     """
 
     m: int
@@ -107,8 +107,8 @@ def table_row(itemsize: int, a_is_transposed: bool, b_is_transposed: bool) -> st
 def choose(row: str, batches: int, m: int, n: int, k: int, device: int | str) -> Choice:
     """Return the tiles with which the multiprocessors finish first.
 
-    They make tiles in rounds; each takes what a tile has to be multiplied, at the rate that was measured. On the
-    emulator, which does one block after another, always the greatest tiles that the product fills.
+    Multiprocessors compute tiles in rounds. The time of a tile is estimated from its multiplications and a measured
+    rate. The emulator runs one block after another: there the choice is the greatest tiles that the product fills.
     """
     limits, units = device_limits(device), place.busy_blocks(device)
     table = [tiles for tiles in TABLE[row] if tiles.ctas == 1 or limits.compute_capability >= _CLUSTERS]
@@ -191,17 +191,17 @@ def product(
     Parameters
     ----------
     stored, made : numpy.dtype
-        Of A and B, and of C.
+        Dtype of A and B, and dtype of C.
     sides : (MatrixLayout, MatrixLayout, MatrixLayout)
-        A, B, C.
+        Layouts of A, B and C.
     sizes : (int, int, int, int)
-        Batches, m, n, k.
+        Number of batches, and extents m, n, k.
     addresses : (int, int)
-        What the addresses of A and B, and of all else, are multiples of, in bytes.
+        Alignment of the addresses of A and B, and of all other addresses, in bytes.
     extras : (bool, bool)
-        Whether there are a bias and a residual.
+        Whether there is a bias, and whether there is a residual.
     tiles : Tiles
-        As `choose` has them.
+        Tiles that `choose` returned.
     """
     a, b, c = sides
     batches, m, n, k = sizes

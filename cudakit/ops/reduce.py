@@ -34,12 +34,12 @@ def sum(
     out: Any = None,
     stream: Any = None,
 ) -> Any:
-    """Σ x along `axis`, as `numpy.sum`.
+    """Σ x along `axis`, as ``numpy.sum``.
 
     Parameters
     ----------
     x : array
-        Any shape and strides; bool, integer, floating point (float16 and bfloat16 too) or complex.
+        Input of any shape and strides; bool, integers, floating point (float16 and bfloat16 too) or complex.
     axis : int, several, or None
         Axes to reduce. None: all axes.
     dtype : dtype, optional
@@ -51,28 +51,31 @@ def sum(
     where : array of bool, optional
         Mask of the elements that count, broadcast to x's shape.
     out : array, optional
-        Output of the result's shape and dtype, or another dtype of the same kind; any strides. Without `dtype`
-        integers are added up to it as they are.
+        Output array: shape of the result, any strides; dtype of the result, or another of the same kind (then the
+        result is cast). Without `dtype`, integers are added up before the cast.
     stream : stream, optional
         Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
     array
-        The sum; 0 for no elements. Integers are summed in 64 bits, modulo 2^64, float16 and bfloat16 in float32, other
-        dtypes in the result's dtype. The sum is a tree over a thread's registers, a running sum of each thread, and a
-        tree over threads and blocks. The order depends only on shape, strides and the number of multiprocessors: every
-        run on every stream of a device gives the same bits. The emulator always has 16 multiprocessors.
+        The sum; 0 for no elements. Integers are summed in 64 bits, modulo 2^64. Float16 and bfloat16 are summed in
+        float32, other dtypes in the result's dtype.
+
+        The sum is a tree over a thread's registers, a running sum of each thread, and a tree over threads and
+        blocks. The order depends only on shape, strides and the number of multiprocessors. Every run on every
+        stream of a device therefore gives the same bits. The emulator always has 16 multiprocessors.
 
     Raises
     ------
     ArgumentError
-        For an axis out of range, a dtype that does not add up, an `out` that does not fit.
+        The axis is out of range, the dtype cannot be summed, or `out` does not fit.
 
     Notes
     -----
     As in NumPy, dtype=bool returns whether any element is not 0, and a real dtype sums the real parts of complex
     elements.
+
     After Harris, Optimizing parallel reduction in CUDA (2007).
     """
     dtype = dtype_or_none("sum: dtype", dtype)
@@ -112,11 +115,11 @@ def mean(
     out: Any = None,
     stream: Any = None,
 ) -> Any:
-    """Σ x / n along `axis`, as `numpy.mean`.
+    """Σ x / n along `axis`, as ``numpy.mean``.
 
-    Parameters and errors are those of `sum`. The result is float64 for integers and bool, which are added up
-    exactly (in double where they have 64 bits), else of x's dtype; NaN, without a warning, where there are no elements.
-    An integer `dtype` has the quotient cut toward zero. There is no `initial`, as NumPy's has none.
+    Parameters and errors are as for `sum`, without `initial`. The result is float64 for integers and bool, else of
+    x's dtype. Integers and bool are added up exactly (64-bit integers in double). For no elements the result is NaN,
+    without a warning. With an integer `dtype` the quotient is rounded toward zero.
     """
     dtype = dtype_or_none("mean: dtype", dtype)
     return _MEAN([real_part(x, dtype)], axis, keepdims, out, stream, dtype, where)
@@ -155,25 +158,28 @@ def count_nonzero(x: Any, axis: Axis = None, *, keepdims: bool = False, out: Any
 
 @repeated("out")
 def dot(x: Any, y: Any, *, out: Any = None, stream: Any = None) -> Any:
-    """Σ x[i] · y[i] of two vectors, in one pass over both, as `numpy.dot` has it: without conjugation.
+    """Σ x[i] · y[i] of two vectors, in one pass over both. As ``numpy.dot``: without conjugation.
 
     Parameters
     ----------
     x, y : array (n,)
-        Any strides, any two dtypes that NumPy promotes to one that has a dot product here.
+        Vectors of the same length; any strides; dtypes with a common NumPy dtype that has a dot product here.
     out : array (), optional
+        Output array: shape of the result, any strides; dtype of the result, or another of the same kind (then the
+        result is cast).
     stream : stream, optional
+        Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
     array ()
-        Of the promoted dtype: integers modulo its range, bool as "x and y somewhere". Accumulated as `sum` does it,
-        integers in the result's own width.
+        Dot product, of NumPy's promotion of both dtypes. Integers wrap around. For bool: whether x and y are both
+        true anywhere. The order of the sum is as for `sum`. Integers are summed in the result's own width.
 
     Raises
     ------
     ArgumentError
-        For what is no pair of vectors of one length; other products are those of `matmul` and `matvec`.
+        The operands are not two vectors of one length. For other products use `matmul` and `matvec`.
     """
     return _DOT([x, y], None, False, out, stream)
 
@@ -277,12 +283,13 @@ def min(
     out: Any = None,
     stream: Any = None,
 ) -> Any:
-    """Return the least x along `axis`, as `numpy.min`: NaN where the line holds a NaN.
+    """Return the least x along `axis`, as ``numpy.min``: NaN if any element is NaN.
 
     Parameters
     ----------
     x : array
-        Any shape and strides; bool, integer, floating point or complex (by real part, then imaginary part).
+        Input of any shape and strides; bool, integers, floating point or complex (compared by real part, then
+        imaginary part).
     axis : int, several, or None
         Axes to reduce. None: all axes.
     keepdims : bool
@@ -292,23 +299,24 @@ def min(
     where : array of bool, optional
         Mask of the elements that count, broadcast to x's shape.
     out : array, optional
-        Output of the result's shape and x's dtype, or another dtype of the same kind; any strides.
+        Output array: shape of the result, any strides; dtype of the result, or another of the same kind (then the
+        result is cast).
     stream : stream, optional
         Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
     array
-        Of x's dtype. Which NaN, and which of −0 and +0, is not said.
+        Least elements, of x's dtype. Which NaN is returned, and which of −0 and +0, is not specified.
 
     Raises
     ------
     ArgumentError
-        For no elements, an axis out of range, a dtype of no numbers, an `out` that does not fit.
+        There are no elements, the axis is out of range, the dtype is not numeric, or `out` does not fit.
 
     Notes
     -----
-    With `where` there must be an `initial`, for results that no element is chosen for.
+    `where` requires `initial`, because the mask may select no element.
     """
     return _MIN([x], axis, keepdims, out, stream, "minimum", where, initial)
 
@@ -335,11 +343,10 @@ def max(
 def argmin(
     x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False, out: Any = None, stream: Any = None
 ) -> Any:
-    """Return the index of the first least x along `axis`, int64, as `numpy.argmin`: of the first NaN if there is one.
+    """Return the int64 index of the first least x along `axis`, as ``numpy.argmin``: of the first NaN if there is one.
 
-    Parameters and errors are those of `min`; `dtype` is an integer one of the result, as CuPy has it. For several axes,
-    which NumPy's does not take, and for None the index is
-    of their elements in row-major order.
+    Parameters and errors are as for `min`. `dtype` is an integer dtype of the result, as in CuPy. For several axes
+    or None the index is into their elements in row-major order. NumPy's does not take several axes.
     """
     option = "minimum", dtype_or_none("argmin: dtype", dtype)
     return _ARGMIN([x], axis, keepdims, out, stream, option)
@@ -349,9 +356,10 @@ def argmin(
 def argmax(
     x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False, out: Any = None, stream: Any = None
 ) -> Any:
-    """Return the index of the first greatest x along `axis`, int64, as `numpy.argmax`: the first NaN if there is one.
+    """Return the int64 index of the first greatest x along `axis`, as ``numpy.argmax``: of the first NaN if there is
+    one.
 
-    Parameters and errors are those of `argmin`.
+    Parameters and errors are as for `argmin`.
     """
     option = "maximum", dtype_or_none("argmax: dtype", dtype)
     return _ARGMAX([x], axis, keepdims, out, stream, option)
@@ -407,12 +415,12 @@ def var(
     out: Any = None,
     stream: Any = None,
 ) -> Any:
-    """Σ |x − mean|² / (n − ddof) along `axis`, as `numpy.var`.
+    """Σ |x − mean|² / (n − ddof) along `axis`, as ``numpy.var``.
 
     Parameters
     ----------
     x : array
-        Input of any shape and strides; bool, integer, floating point or complex.
+        Input of any shape and strides; bool, integers, floating point or complex.
     axis : int, several, or None
         Axes to reduce. None: all axes.
     dtype : dtype, optional
@@ -424,27 +432,30 @@ def var(
     where : array of bool, optional
         Mask of the elements that count, broadcast to x's shape.
     out : array, optional
-        Output of the result's shape and dtype, or another dtype of the same kind; any strides.
+        Output array: shape of the result, any strides; dtype of the result, or another of the same kind (then the
+        result is cast).
     stream : stream, optional
         Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
     array
-        float64 for integers and bool, real for complex x, else of x's dtype. Computed in double for integers, in float
-        for float16 and bfloat16, else in x's precision; infinite or NaN, without a warning, where n ≤ ddof. The same
-        bits on each run, as for `sum`.
+        Variance: float64 for integers and bool, real for complex x, else of x's dtype. Integers are computed in
+        double, float16 and bfloat16 in float, other dtypes in x's precision. The result is infinite or NaN, without
+        a warning, if n ≤ ddof. Every run gives the same bits, as for `sum`.
 
     Raises
     ------
     ArgumentError
-        For an axis out of range, a dtype of no numbers, an `out` that does not fit.
+        The axis is out of range, the dtype is not numeric, or `out` does not fit.
 
     Notes
     -----
-    One pass: mean and squares about it for the elements in a thread's registers, put together by the formulae of Chan,
-    Golub and LeVeque (1979); for 8 bits from exact sums. Nothing cancels, however far the mean is from 0. Unlike
-    NumPy's there is no `mean`.
+    The computation is one pass. Each thread computes mean and squared deviations of the elements in its registers. They
+    are combined by the formulae of Chan, Golub and LeVeque (1979). For 8-bit integers the variance is computed from
+    exact sums. No digits cancel, however far the mean is from 0.
+
+    Unlike NumPy's `var`, there is no parameter `mean`.
     """
     option = _checked_ddof("var", ddof), dtype_or_none("var: dtype", dtype)
     return _VAR([x], axis, keepdims, out, stream, option, where)
@@ -485,7 +496,7 @@ def norm(
     Parameters
     ----------
     x : array
-        Input of any shape and strides; bool, integer, floating point or complex.
+        Input of any shape and strides; bool, integers, floating point or complex.
     axis : int, several, or None
         Axes to reduce. None: all axes.
     ord : number, ±inf, "fro", "nuc" or None
@@ -505,26 +516,32 @@ def norm(
     keepdims : bool
         Whether reduced axes stay, with length 1.
     out : array, optional
-        Output of the result's shape and dtype, or another dtype of the same kind; any strides.
+        Output array: shape of the result, any strides; dtype of the result, or another of the same kind (then the
+        result is cast).
     stream : stream, optional
         Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
     array
-        float64 for integers and bool, real for complex x, else of x's dtype; accumulated as `sum` does it. Powers are
-        not scaled: squares overflow where |x| is beyond the root of the largest number of the accumulator.
+        Norm: float64 for integers and bool, real for complex x, else of x's dtype. It is accumulated as in `sum`.
+        Powers are not scaled: squares overflow if |x| is greater than the root of the accumulator's greatest
+        number.
 
     Raises
     ------
     ArgumentError
-        For an unknown `ord`, or an axis out of range. For "fro" and "nuc" of vectors, and ±inf and −2 of no elements.
-        For singular values of float16 or bfloat16. For a dtype of no numbers, or an `out` that does not fit.
+        One of these:
+
+        - `ord` is unknown, or the axis is out of range.
+        - "fro" or "nuc" of vectors; ±inf or −2 of no elements.
+        - Singular values of float16 or bfloat16.
+        - The dtype is not numeric, or `out` does not fit.
 
     Notes
     -----
-    Unlike `numpy.linalg.norm` it takes any number of axes, and float16 squares do not overflow. Singular values are
-    CuPy's or NumPy's, with their precision; those of a matrix with a NaN or an infinity are NaN.
+    Unlike ``numpy.linalg.norm``, it takes any number of axes, and float16 squares do not overflow. Singular values are
+    computed by CuPy or NumPy, with their precision. Singular values of a matrix with a NaN or an infinity are NaN.
     """
     order = _order(ord)
     matrix = order is not None and _axes_in(x, axis) == 2

@@ -26,17 +26,17 @@ class Reducer(NamedTuple):
     Attributes
     ----------
     name : str
-        A reducer of ``<cudakit/reduce/reducer.cuh>``.
+        Name of a reducer of ``<cudakit/reduce/reducer.cuh>``.
     dtype : numpy.dtype
         Dtype of the result.
     state_bytes : int
-        Size of the reducer's State.
+        Size of the reducer's State in bytes.
     ddof : float
         Delta degrees of freedom: the divisor is n − ddof.
     empty : bool
         Whether a reduction of no elements has a result.
     in_order : bool
-        Whether elements are numbered as in NumPy: for results that are indices.
+        Whether elements are numbered as in NumPy, for results that are indices.
     """
 
     name: str
@@ -71,13 +71,14 @@ class NamedReduction:
     Parameters
     ----------
     op : str
-        Its name.
+        Name of the op in messages.
     choose : callable
-        ``choose(op, option, *dtypes)``: the `Reducer` for inputs of these dtypes. Called once for each `option`.
+        Function ``choose(op, option, *dtypes)``, which returns the `Reducer` for inputs of these dtypes. It is
+        called once for each `option`.
     inputs : tuple of str
         Names of the inputs.
     combine : Ufunc or None
-        Combines the result with an initial value, of ops that take one.
+        Function that combines the result with an initial value. None: the op takes no initial value.
     """
 
     def __init__(

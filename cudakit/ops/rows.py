@@ -48,14 +48,15 @@ class Op(NamedTuple):
     Attributes
     ----------
     name : str
-        Its struct in the template, and what messages call it.
+        Name of the struct in the template, also used in messages.
     template : str
+        Name of the template.
     per_row : bool
-        Whether it gives one value a row.
+        Whether the result is one value for each row.
     state_items : int
-        Numbers of the arithmetic's type in its state.
+        Number of values in the op's state, of the type of the arithmetic.
     weighted : bool
-        Whether it takes a weight and a bias, which number a row's elements in C order.
+        Whether the op takes a weight and a bias. Their elements are in the C order of a row's elements.
     """
 
     name: str
@@ -86,10 +87,11 @@ class Key(NamedTuple):
     Attributes
     ----------
     strides, out_strides : tuple of int
-        In bytes; `out_strides` None for a new result.
+        Strides in bytes. `out_strides` is None for a new result.
     alignment : int
         Common alignment of all addresses, in bytes: a power of two, at most 16.
     weight, bias : Parameter or None
+        Weight and bias, or None.
     """
 
     op: Op
@@ -111,14 +113,15 @@ class RowJob(NamedTuple):
     Attributes
     ----------
     key : Key
+        Everything on which the job depends.
     shape, dtype
-        Of the result.
+        Shape and dtype of the result.
     order : tuple of int or None
-        Axes of a new result from the slowest to the fastest, as they are in x; None for C order.
+        Axes of a new result from the slowest to the fastest, as they are in x. None: C order.
     copies : bool
         Whether weight or bias must be copied to contiguous memory.
     launch : callable
-        ``launch(place, x, result, *parameters)``.
+        Function ``launch(place, x, result, *parameters)``, which launches the kernels.
     """
 
     key: Key
@@ -136,7 +139,7 @@ def job_of(*fields: Any) -> RowJob:
     Raises
     ------
     ArgumentError
-        For an axis that is not there, a dtype without arithmetic, and a weight or bias that does not fit.
+        The axis is out of range, the dtype has no arithmetic, or the weight or bias does not fit.
     """
     key = Key(*fields)
     op, dtype, shape = key.op, key.dtype, key.shape
@@ -389,40 +392,47 @@ __all__ = ["layernorm", "log_softmax", "logsumexp", "rmsnorm", "softmax"]
 
 @repeated("out")
 def softmax(x: Any, axis: Axis = -1, *, out: Any = None, stream: Any = None) -> Any:
-    """Exponentials over their sum: exp(x) / Σ exp(x), where the sum is along `axis`.
+    """Exponentials divided by their sum: exp(x) / Σ exp(x), where the sum is along `axis`.
 
     Parameters
     ----------
     x : array
-        Of any shape and strides; float16, bfloat16, float32, float64, bool or integers.
+        Input of any shape and strides; float16, bfloat16, float32, float64, bool or integers.
     axis : int, tuple of int or None
         Axes of the sum. None: all axes.
     out : array, optional
-        Where the result goes, of its shape, and its dtype or one that it is cast to within its kind, with any strides.
+        Output array: shape of the result, any strides; dtype of the result, or another of the same kind (then the
+        result is cast).
     stream : stream, optional
         Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
     array
-        Array of x's shape, and of x's memory layout if x is dense. Its dtype is x's, or float64 for bool and integers.
+        Array of x's shape, and of x's memory layout if x is dense. Its dtype is x's, or float64 for bool and
+        integers.
 
     Raises
     ------
     ArgumentError
-        For an axis that is not there, a dtype without arithmetic, and an `out` that does not fit.
+        The axis is out of range, the dtype has no arithmetic, or `out` does not fit.
 
     Notes
     -----
-    Computed in float for float16, bfloat16 and float32, in double for float64. The same bits on each run and stream. An
-    element is wrong by at most 4 + |x − max x| / 2 units in the last place of the type that it is computed in, beside
-    the sum's own rounding; for float16 and bfloat16 by 6 + 2 |x − max x| such units, which their own rounding hides.
+    float16, bfloat16 and float32 are computed in float, float64 in double. Every run on every stream gives the same
+    bits.
 
-    Contiguous rows of up to 1 MiB of such numbers are read once and written once (128 KiB before compute capability
-    9.0). The same holds for slices of up to 256 elements along other axes. Longer rows and slices are read twice.
+    The error of an element has two parts. One part is the rounding of the sum. The other is at most 4 + |x − max x| / 2
+    units in the last place of the computation's type. For float16 and bfloat16 it is at most 6 + 2 |x − max x| units of
+    float. Their own rounding hides it.
 
-    Like SciPy's: NaN throughout a slice that holds NaN or ∞, or −∞ alone. Unlike SciPy's, `axis` is the last one unless
-    it is given, and a slice of no elements gives none.
+    Contiguous rows are read once and written once up to 1 MiB of numbers of that type (128 KiB before compute
+    capability 9.0). The same holds for slices of up to 256 elements along other axes. Longer rows and slices are read
+    twice.
+
+    As in SciPy, a slice gives NaN throughout if it holds NaN or ∞, or only −∞.
+
+    Differences from SciPy: the default of `axis` is the last axis, and a slice of no elements gives no elements.
 
     Milakov and Gimelshein, Online normalizer calculation for softmax, 2018.
     """
@@ -433,12 +443,12 @@ def softmax(x: Any, axis: Axis = -1, *, out: Any = None, stream: Any = None) -> 
 def log_softmax(x: Any, axis: Axis = -1, *, out: Any = None, stream: Any = None) -> Any:
     """Logarithm of `softmax`: x − log Σ exp(x), where the sum is along `axis`.
 
-    Parameters, result, dtypes, errors and speed as for `softmax`.
+    Parameters, result, dtypes, errors and speed are as for `softmax`.
 
     Notes
     -----
-    Like SciPy's: where a slice holds ∞, its finite elements give −∞ and those at ∞ NaN; NaN throughout a slice that
-    holds NaN, or −∞ alone.
+    As in SciPy, a slice with ∞ gives −∞ for its finite elements and NaN for its elements at ∞. A slice gives NaN
+    throughout if it holds NaN, or only −∞.
     """
     return _applied(LOG_SOFTMAX, x, axis, out, stream)
 
@@ -452,14 +462,14 @@ def logsumexp(x: Any, axis: Axis = None, keepdims: bool = False, *, out: Any = N
     x, out, stream
         As for `softmax`.
     axis : int, tuple of int or None
-        Axes of the sum. Default: None, all axes.
+        Axes of the sum. None: all axes.
     keepdims : bool
-        Whether the axes stay, with extent 1.
+        Whether reduced axes stay, with length 1.
 
     Returns
     -------
     array
-        C-contiguous; of x's dtype, float64 for bool and integers.
+        C-contiguous array of x's dtype; float64 if x is bool or integer.
 
     Raises
     ------
@@ -468,9 +478,16 @@ def logsumexp(x: Any, axis: Axis = None, keepdims: bool = False, *, out: Any = N
 
     Notes
     -----
-    Each element is read once. ∞ where a slice holds ∞, −∞ where it holds −∞ alone or nothing, NaN where it holds NaN,
-    as SciPy gives them. Unlike SciPy's there are no weights and no complex numbers, and a sum just above 1 is not
-    computed by log1p: the error is absolute, of some units in the last place of 1 + |result|.
+    Each element is read once.
+
+    Special slices give the results of SciPy:
+
+    - ∞ if the slice holds ∞;
+    - −∞ if it holds only −∞, or nothing;
+    - NaN if it holds NaN.
+
+    Unlike SciPy's, there are no weights and no complex numbers. A sum just above 1 is not computed by log1p. The error
+    is therefore absolute: some units in the last place of 1 + |result|.
     """
     return _applied(LOGSUMEXP, x, axis, out, stream, flag("logsumexp: keepdims", keepdims))
 
@@ -493,30 +510,31 @@ def layernorm(
     x, out, stream
         As for `softmax`.
     weight, bias : array, optional
-        Of the extents of `axis`, in ascending order of the axes; float16, bfloat16, float32 or float64. 1 and 0 when
-        left out.
+        Factors and summands of the normalized elements: shape of the axes in ascending order; float16, bfloat16,
+        float32 or float64. Default: 1 and 0.
     eps : float
-        Added to the variance.
+        Number added to the variance.
     axis : int, tuple of int or None
+        Axes of mean and variance. None: all axes.
 
     Returns
     -------
     array
-        Array of x's shape, and of x's memory layout if x is dense. Its dtype is x's, or float64 for bool and integers;
-        the dtypes of weight and bias do not matter.
+        Array of x's shape, and of x's memory layout if x is dense. Its dtype is x's, or float64 for bool and
+        integers. It does not depend on the dtypes of weight and bias.
 
     Raises
     ------
     ArgumentError
-        As for `softmax`, and for a weight or bias of another shape or dtype.
+        As for `softmax`, or the weight or bias has another shape or dtype.
 
     Notes
     -----
-    The variance is divided by n, as NumPy's `var` is, and computed from the distances to the mean, never as a
-    difference of two large sums. Arithmetic, determinism and speed as for `softmax`.
+    The variance is divided by n, as in NumPy's `var`. It is computed from the distances to the mean, never as a
+    difference of two large sums. Arithmetic, determinism and speed are as for `softmax`.
 
-    Chan, Golub and LeVeque, Updating formulae and a pairwise algorithm for computing sample variances, 1979; Ba, Kiros
-    and Hinton, Layer normalization, 2016.
+    - Chan, Golub and LeVeque, Updating formulae and a pairwise algorithm for computing sample variances, 1979.
+    - Ba, Kiros and Hinton, Layer normalization, 2016.
     """
     return _applied(LAYERNORM, x, axis, out, stream, normalised=(weight, bias, eps))
 
@@ -527,7 +545,7 @@ def rmsnorm(
 ) -> Any:
     """Root-mean-square normalization: x / √(mean of x² + eps) · weight, where the mean is along `axis`.
 
-    Parameters, result, dtypes, errors and speed as for `layernorm`.
+    Parameters, result, dtypes, errors and speed are as for `layernorm`.
 
     Notes
     -----

@@ -31,18 +31,18 @@ def cumsum(
     out: Any = None,
     stream: Any = None,
 ) -> Any:
-    """out[i] = x[0] + … + x[i] along `axis`, as `numpy.cumsum` has it.
+    """out[i] = x[0] + … + x[i] along `axis`, as ``numpy.cumsum``.
 
     Parameters
     ----------
     x : array
-        Any shape and strides; bool, integer, floating point (float16 and bfloat16 too) or complex.
+        Input of any shape and strides; bool, integers, floating point (float16 and bfloat16 too) or complex.
     axis : int or None
-        None: along all elements in row-major order; the result is then one-dimensional.
+        Axis of the sums. None: all elements in row-major order; the result is then one-dimensional.
     exclusive : bool
-        Leave x[i] itself out: out[i] = x[0] + … + x[i-1], and out[0] = 0, or `initial`.
+        Whether x[i] itself is left out: out[i] = x[0] + … + x[i-1], and out[0] = 0, or `initial`.
     reverse : bool
-        Begin at the other end: out[i] = x[i] + … + x[n-1].
+        Whether to begin at the other end: out[i] = x[i] + … + x[n-1].
     keys : array, optional
         Keys that mark segments: one dimension as long as the axis, or x's shape. Each run of equal neighbours is a
         segment, which is scanned by itself. A segment begins where a key differs from the key before it. A NaN differs
@@ -54,26 +54,29 @@ def cumsum(
         Dtype of the result, to which elements are converted first. Default: int64 or uint64 for integers and bool, else
         x's dtype.
     out : array, optional
-        Output of the result's shape and dtype, or another dtype of the same kind; any strides.
+        Output array: shape of the result, any strides; dtype of the result, or another of the same kind (then the
+        result is cast).
     stream : stream, optional
         Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
     array
-        Integers modulo their range; float16 and bfloat16 accumulate in float, all others in the result's dtype.
-        Floating point is added in an order that shape, strides, dtype and device fix (and not in the order 0, 1, 2, …):
-        the same bits on every run and stream.
+        Running sums. Integers wrap around. Float16 and bfloat16 accumulate in float, all others in the result's
+        dtype. Shape, strides, dtype and device fix the order in which floating point is added (not 0, 1, 2, …).
+        Every run on every stream gives the same bits.
 
     Raises
     ------
     ArgumentError
-        For an axis out of range, keys that do not fit, a dtype that does not add up, an `out` that does not fit.
+        The axis is out of range, the keys do not fit, the dtype cannot be summed, or `out` does not fit.
 
     Notes
     -----
-    Unlike NumPy's, dtype=bool for complex elements is refused. A view that is neither C-contiguous
-    nor one-dimensional is copied first where axis is None.
+    Unlike NumPy's, dtype=bool is refused for complex elements.
+
+    With axis None, a view that is neither C-contiguous nor one-dimensional is copied first.
+
     After Merrill and Garland, Single-pass parallel prefix scan with decoupled look-back (2016).
     """
     return _CUMSUM(real_part(x, dtype), keys, axis, exclusive, reverse, initial, dtype, out, stream)
@@ -111,10 +114,11 @@ def cummin(
     out: Any = None,
     stream: Any = None,
 ) -> Any:
-    """out[i] = min(x[0], …, x[i]) along `axis`, as `numpy.minimum.accumulate` has it: NaN from the first NaN on.
+    """out[i] = min(x[0], …, x[i]) along `axis`, as ``numpy.minimum.accumulate``: NaN from the first NaN on.
 
-    Parameters and errors are those of `cumsum`; the result has x's dtype. Exclusive ones begin with `initial`, or
-    +∞, or the greatest value of the dtype. Of zeros of both signs the result may be either.
+    Parameters and errors are as for `cumsum`. The result has x's dtype. With `exclusive` the first element is
+    `initial`, or by default +∞, or the greatest value of the dtype. If zeros of both signs are equal least elements,
+    the result may be either.
     """
     return _CUMMIN(x, keys, axis, exclusive, reverse, initial, None, out, stream)
 
@@ -131,10 +135,11 @@ def cummax(
     out: Any = None,
     stream: Any = None,
 ) -> Any:
-    """out[i] = max(x[0], …, x[i]) along `axis`, as `numpy.maximum.accumulate` has it: NaN from the first NaN on.
+    """out[i] = max(x[0], …, x[i]) along `axis`, as ``numpy.maximum.accumulate``: NaN from the first NaN on.
 
-    Parameters and errors are those of `cumsum`; the result has x's dtype. Exclusive ones begin with `initial`, or
-    -∞, or the least value of the dtype. Of zeros of both signs the result may be either.
+    Parameters and errors are as for `cumsum`. The result has x's dtype. With `exclusive` the first element is
+    `initial`, or by default −∞, or the least value of the dtype. If zeros of both signs are equal greatest elements,
+    the result may be either.
     """
     return _CUMMAX(x, keys, axis, exclusive, reverse, initial, None, out, stream)
 

@@ -58,7 +58,7 @@ def order_of(op: str, dtype: np.dtype, is_descending: bool = False, name: str = 
     Raises
     ------
     ArgumentError
-        For a dtype that is not sorted.
+        The dtype cannot be sorted.
     """
     if dtype.isnative and dtype.name in (*NARROW, "float32", "float64"):
         infinity = int(np.array(np.inf, dtype).view(f"u{dtype.itemsize}"))
@@ -76,15 +76,16 @@ def order_of(op: str, dtype: np.dtype, is_descending: bool = False, name: str = 
 
 
 class Lines(NamedTuple):
-    """An array as rows along one axis, or, without one, as one row.
+    """An array as rows along one axis. Without an axis the array is one row.
 
     Attributes
     ----------
     shape : tuple of int
-        Of the result: the array's own, or one dimension.
+        Shape of the result: the array's own, or one dimension.
     order : tuple of int or None
-        Its dimensions with the axis last; None where it is.
+        Dimensions of the array with the axis last. None: the axis is the last already.
     rows, size : int
+        Number of rows, and elements of a row.
     """
 
     shape: Ints
@@ -133,6 +134,7 @@ def lines_of(op: str, shape: Ints, axis: Any) -> Lines:
     Raises
     ------
     ArgumentError
+        The axis is out of range.
     """
     return _lines(op, shape, one_axis(op, axis))
 
@@ -152,10 +154,11 @@ class Sorting(NamedTuple):
     Attributes
     ----------
     keys : bool
-        Whether sorted keys are wanted.
+        Whether sorted keys are an output.
     values : numpy.dtype or None
         Dtype of the values that are moved with the keys, or with `is_index` of the keys' indices. None: keys only.
     is_index : bool
+        Whether the values are the indices of the keys.
     """
 
     keys: bool
@@ -255,7 +258,8 @@ def sort_rows(
     Parameters
     ----------
     arrays : sequence of array or None
-        Keys, values, sorted keys, sorted values; None for arrays `sorting` does not need. Outputs overlap no input.
+        Keys, values, sorted keys, sorted values. None for arrays that `sorting` does not need. Outputs overlap no
+        input.
     """
     keys, values, keys_out, values_out = arrays
     rows, size = lines.rows, lines.size
@@ -313,37 +317,42 @@ _INT64 = np.dtype(np.int64)
 
 @repeated("out")
 def sort(x: Any, axis: int | None = -1, *, descending: bool = False, out: Any = None, stream: Any = None) -> Any:
-    """Return the elements of x in order along `axis`, as `numpy.sort`: NaN last.
+    """Return the elements of x in order along `axis`, as ``numpy.sort``: NaN last.
 
     Parameters
     ----------
     x : array
         Input of any shape and strides; bool, integers, float16, bfloat16, float32 or float64.
     axis : int or None
-        None: all elements, in one dimension.
+        Axis along which to sort. None: all elements, in one dimension.
     descending : bool
-        The greatest first: NaN, which counts as greater than any number, then the numbers; equal elements stay in
-        their order here, too.
+        Whether to sort from the greatest to the least element. NaN counts as greater than any number, so NaN come
+        first. Equal elements stay in their order.
     out : array, optional
-        Output of the result's shape and dtype, or another dtype of the same kind; any strides. It may be x.
+        Output array: shape of the result, any strides; dtype of the result, or another of the same kind (then the
+        result is cast). It may be `x` itself.
     stream : stream, optional
         Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
     array
-        Every element with all its bits. Always stable: −0 and 0 are equal and stay in their order, and so do NaN.
+        C-contiguous array of x's dtype. Elements keep all their bits. The sort is always stable: −0 and 0 are equal
+        and stay in their order, and so do NaN.
 
     Raises
     ------
     ArgumentError
-        For an axis that is not there, a dtype that is not sorted (complex …), an `out` that does not fit.
+        The axis is out of range, the dtype cannot be sorted (complex …), or `out` does not fit.
 
     Notes
     -----
-    By radix. Rows of up to 4096 elements are read and written once; longer ones read once, then read and written for
-    each byte of an element (copied where all share it), which takes as much memory as x has beside it. An axis other
-    than the last, and what is not C-contiguous, is copied first.
+    The sort is a radix sort. Rows of up to 4096 elements are read and written once.
+
+    Longer rows are read once, then read and written once for each byte of an element. A byte that all elements share is
+    skipped by a copy. Longer rows take as much extra memory as x.
+
+    An axis other than the last is copied first, and so is an array that is not C-contiguous.
 
     Adinets and Merrill, Onesweep: a faster least significant digit radix sort for GPUs (2022).
     """
@@ -361,18 +370,18 @@ def partition(x: Any, kth: Any, axis: int | None = -1, *, out: Any = None, strea
     x, axis, out, stream
         As for `sort`.
     kth : int or sequence of int
-        Negative ones count from the end.
+        Indices of the elements to put in their sorted place; negative indices count from the end.
 
     Returns
     -------
     array
-        One of the results that `numpy.partition` allows: all of x in order. For the greatest or least few, `topk` takes
-        less time.
+        One of the results that ``numpy.partition`` allows: all of x, sorted. `topk` is faster for a few of the
+        greatest or least elements.
 
     Raises
     ------
     ArgumentError
-        As for `sort`, and for a `kth` out of range.
+        As for `sort`, or `kth` is out of range.
     """
     _check_kth("partition", x, kth, axis)
     return _ordered("partition", x, axis, False, out, stream)
@@ -389,19 +398,20 @@ def argsort(
     x, axis, descending, stream
         As for `sort`.
     dtype : dtype, optional
-        Of the indices: an integer one of 32 or 64 bits. Left out: int64.
+        Dtype of the indices: an integer dtype of 32 or 64 bits. Default: int64.
     out : array, optional
-        For the indices.
+        Output array: shape of the result, any strides; dtype of the result, or another of the same kind (then the
+        result is cast).
 
     Returns
     -------
     array
-        Always stable: indices of equal elements ascend, with `descending`, too.
+        Indices. The sort is always stable: indices of equal elements ascend, with `descending`, too.
 
     Raises
     ------
     ArgumentError
-        As for `sort`, and for a dtype that does not hold the indices.
+        As for `sort`, or the dtype cannot hold the indices.
     """
     return _ordered("argsort", x, axis, descending, out, stream, partial(index_dtype, "argsort", dtype))
 
@@ -410,9 +420,9 @@ def argsort(
 def argpartition(
     x: Any, kth: Any, axis: int | None = -1, *, dtype: Any = None, out: Any = None, stream: Any = None
 ) -> Any:
-    """Return the indices that bring x in an order that `partition` allows: those of `argsort`.
+    """Return indices that put x in an order that `partition` allows: the indices of `argsort`.
 
-    Parameters, result and errors are those of `argsort` and `partition`.
+    Parameters, result and errors are as for `argsort` and `partition`.
     """
     _check_kth("argpartition", x, kth, axis)
     return _ordered("argpartition", x, axis, False, out, stream, partial(index_dtype, "argpartition", dtype))
@@ -427,22 +437,23 @@ def sort_by_key(
     Parameters
     ----------
     keys : array
-        As `sort` takes them.
+        Keys: an array that `sort` takes.
     values : array
-        Of the shape of `keys`; elements of 1, 2, 4, 8 or 16 bytes.
+        Values: array of the shape of `keys`; elements of 1, 2, 4, 8 or 16 bytes.
     axis, descending, stream
         As for `sort`.
     out : (array, array), optional
-        For the keys and the values; None for one that is to be made here.
+        Output arrays for the keys and for the values. None for an output that the call allocates.
 
     Returns
     -------
     (array, array)
+        Sorted keys, and the values in the order of their keys.
 
     Raises
     ------
     ArgumentError
-        As for `sort`, and for values of another shape.
+        As for `sort`, or the values have another shape.
     """
     op = "sort_by_key"
     place, (keys, values) = array_place(op, stream, ("keys", keys), ("values", values))
@@ -499,6 +510,7 @@ def index_dtype(op: str, dtype: Any, size: int) -> np.dtype:
     Raises
     ------
     ArgumentError
+        The dtype cannot hold the indices.
     """
     if dtype is None:
         return _INT64
@@ -550,39 +562,41 @@ def topk(
     out: Any = None,
     stream: Any = None,
 ) -> tuple[Any, Any]:
-    """Return the k greatest elements of x along `axis`, and their indices, as torch.topk.
+    """Return the k greatest elements of x along `axis`, and their indices, as ``torch.topk``.
 
     Parameters
     ----------
     x : array
         Input of any shape and strides; bool, integers, float16, bfloat16, float32 or float64.
     k : int
-        From 0 to the extent of the axis.
+        Number of elements to return, from 0 to the extent of the axis.
     axis : int or None
-        None: of all elements, in one dimension.
+        Axis along which to select. None: all elements, in one dimension.
     largest : bool
-        False: the k least.
+        Whether to return the greatest elements; otherwise the least.
     sorted : bool
-        Whether they are in order: the greatest first, or the least. Otherwise in any.
+        Whether the elements are in order, from the greatest to the least (`largest`) or from the least to the
+        greatest. Otherwise they are in any order.
     out : (array, array), optional
-        For the elements and the indices; None for one that is to be made here.
+        Output arrays for the elements and for the indices. None for an output that the call allocates.
     stream : stream, optional
         Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
     (array, array)
-        Of x's dtype and int64. NaN counts as greater than any number. Of equal elements those at the least indices are
-        taken, and they are in the order of these: the same on each run.
+        Elements in x's dtype, and indices in int64. NaN counts as greater than any number. Of equal elements, those
+        with the least indices are selected, in ascending order of the indices. Every run gives the same result.
 
     Raises
     ------
     ArgumentError
-        For k out of range, an axis that is not there, a dtype that is not sorted, outputs that do not fit.
+        k or the axis is out of range, the dtype cannot be sorted, or the outputs do not fit.
 
     Notes
     -----
-    By radix select: up to 16384 elements are read once. A row of its own is cut up, and the first of its parts compete.
+    The selection is a radix select: up to 16384 elements are read once. A single long row is cut into segments. The
+    first k elements of each segment are then compared.
     """
     op = "topk"
     place, (x,) = array_place(op, stream, ("x", x))

@@ -40,30 +40,37 @@ def take(
     x : array
         Input of any shape and strides, with elements of 1, 2, 4, 8 or 16 bytes.
     indices : array, int or list of int
-        Of an integer dtype, any shape; of an int alone, the dimension goes.
+        Indices of an integer dtype and any shape. A single int removes the dimension.
     axis : int, optional
-        Of x, which the dimensions of `indices` replace. Left out: x is taken as one dimension.
+        Axis of x that the dimensions of `indices` replace. Default: x is taken as one dimension.
     mode : {"wrap", "clip", "raise"}
-        Meaning of an index out of bounds. ``wrap``: modulo n, so that −1 is the last element. ``clip``: the nearest
-        end; negative indices are the first element. ``raise``: an error for indices below −n and from n on. This mode
-        waits for the device, costs more, and cannot be captured in a graph. The default is ``wrap``; NumPy's is
-        ``raise``. Both give the same result unless NumPy raises.
+        Rule for an index out of bounds:
+
+        - ``wrap``: modulo n, so that −1 is the last element.
+        - ``clip``: the nearest end; negative indices are the first element.
+        - ``raise``: an error for indices below −n and from n on. This mode waits for the device, costs more, and
+          cannot be captured in a graph.
     out : array, optional
-        Output of the result's shape; any strides; x's dtype, or one of the same kind, to which the result is cast.
+        Output array: shape of the result, any strides; dtype of the result, or another of the same kind (then the
+        result is cast).
     stream : stream, optional
         Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
     array
-        C-contiguous.
+        C-contiguous array of x's dtype.
 
     Raises
     ------
     ArgumentError
-        Also for an empty axis that is taken from.
+        The arguments do not fit, or elements are taken from an empty axis.
     BoundsError
-        For an index out of bounds, of mode ``raise``.
+        An index is out of bounds, with mode ``raise``.
+
+    Notes
+    -----
+    NumPy's default `mode` is ``raise``. Both defaults give the same result unless NumPy raises.
     """
     result, flag = _gathered(x, indices, axis, mode, out=out, stream=stream)
     if flag is not None:
@@ -188,29 +195,34 @@ def compact(x: Any, where: Any, *, out: Any = None, count: Any = None, stream: A
     x : array
         Input of any shape and strides, with elements of 1, 2, 4, 8 or 16 bytes.
     where : array of bool
-        Of the shape of `x`; of numbers: what is not 0 is chosen.
+        Mask of the elements to select: array of the shape of `x`. Numbers select where they are not 0.
     out : array, optional
-        One dimension, C-contiguous, of x's dtype. It takes as many as it has room for; its elements past the count stay
-        as they are. Where it overlaps `x` or `where`, they are copied first.
+        Output array for the elements: one dimension, C-contiguous, of x's dtype. Elements that do not fit are not
+        written. Elements of `out` past the count stay as they are. If `out` overlaps `x` or `where`, they are
+        copied first.
     count : array of int64, optional
-        Of one element: the number of chosen ones, whether `out` had room for them or not.
+        Output array of one element for the number of selected elements, whether `out` has room for them or not.
     stream : stream, optional
         Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
     array, or (out, count)
-        Without `out` and `count`: ``x[where]``, as NumPy has it; this waits for the device, to know how long it is, and
-        the memory behind it is as large as x. With one of them: both, the other one made here, and nothing is waited
-        for, so that it can be captured in a graph.
+        Without `out` and `count`: ``x[where]``, as in NumPy. The call then waits for the device to learn the
+        length. The memory behind the result is as large as x.
+
+        With `out` or `count`: both arrays; the call allocates the other one. It does not wait, and can be captured
+        in a graph.
 
     Raises
     ------
     ArgumentError
+        The mask has another shape, or `out` or `count` does not fit.
 
     Notes
     -----
-    A single pass with decoupled look-back (Merrill and Garland, 2016). What is not C-contiguous is copied first.
+    A single pass with decoupled look-back (Merrill and Garland, 2016). Arrays that are not C-contiguous are copied
+    first.
     """
     result, counted = _chosen(x, where, out=out, count=count, stream=stream)
     if out is not None or count is not None:

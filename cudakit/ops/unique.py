@@ -1,4 +1,4 @@
-"""Runs of equal elements, the elements that there are, and where elements belong among sorted ones."""
+"""Runs of equal elements, distinct elements, and positions of elements in a sorted array."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def run_length(x: Any, *, return_starts: bool = False, stream: Any = None) -> tu
     Parameters
     ----------
     x : array
-        Any shape and strides, taken as one dimension; bool, integers, float16, bfloat16, float32 or float64.
+        Input of any shape and strides, taken as one dimension; bool, integers, float16, bfloat16, float32 or
+        float64.
     return_starts : bool
         Whether to return the index of each run's first element, too.
     stream : stream, optional
@@ -41,19 +42,19 @@ def run_length(x: Any, *, return_starts: bool = False, stream: Any = None) -> tu
     Returns
     -------
     values, counts : array
-        Of x's dtype, of each run the first element; int64.
+        First element of each run, of x's dtype. Length of each run, in int64.
     starts : array
-        int64; with `return_starts`.
+        Index of each run's first element, in int64. Only with `return_starts`.
 
     Raises
     ------
     ArgumentError
-        For a dtype that is not sorted.
+        The dtype cannot be sorted.
 
     Notes
     -----
-    NaN are equal here, and so are −0 and 0. Waits for the device, to know how many there are. A single pass with
-    decoupled look-back (Merrill and Garland, 2016).
+    NaN are equal here, and so are −0 and 0. The call waits for the device to learn the number of runs. A single pass
+    with decoupled look-back (Merrill and Garland, 2016).
     """
     op = "run_length"
     wants_starts = flag(f"{op}: return_starts", return_starts)
@@ -74,40 +75,42 @@ def unique(
     equal_nan: bool = True,
     stream: Any = None,
 ) -> Any:
-    """Return the distinct elements of x in order, as `numpy.unique`, or the distinct slices along an axis.
+    """Return the distinct elements of x in order, as ``numpy.unique``, or the distinct slices along an axis.
 
     Parameters
     ----------
     x : array
         Input of any shape and strides; bool, integers, float16, bfloat16, float32 or float64.
     return_index : bool
-        Whether to return the index of each one's first occurrence.
+        Whether to return the index of the first occurrence of each distinct element, too.
     return_inverse : bool
-        Whether to return where in the result each element of x is, in x's shape, or each slice.
+        Whether to return the index in the result of each element of x (in x's shape) or of each slice, too.
     return_counts : bool
-        Whether to return how often each occurs.
+        Whether to return the number of occurrences of each distinct element, too.
     axis : int or None
-        None: the elements of x, as one dimension. Else the slices ``x[i]`` along that axis, ordered by their first
-        elements, then by their second ones ….
+        Axis of the slices. None: the elements of x, as one dimension. Slices ``x[i]`` are ordered by their first
+        elements, then by their second elements, and so on.
     equal_nan : bool
-        Whether NaN are one element; else each is one. As in NumPy slices with NaN are never equal.
+        Whether all NaN are one element; otherwise each NaN is an element of its own. As in NumPy, slices with NaN
+        are never equal.
     stream : stream, optional
         Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
     array, or tuple of array
-        The elements, then what else was asked for, int64, in the order of the parameters.
+        Distinct elements or slices, then the other requested arrays in the order of the parameters, in int64.
 
     Raises
     ------
     ArgumentError
-        For a dtype that is not sorted, an axis that is not there.
+        The dtype cannot be sorted, or the axis is out of range.
 
     Notes
     -----
-    By `sort`, and a pass over the result; with an axis by as many sorts of indices as a slice has elements. Waits for
-    the device, to know how many there are. Of −0 and 0 the first that occurs is given.
+    Elements are sorted by `sort`, then the result is read once. With an axis, indices are sorted as many times as a
+    slice has elements. The call waits for the device to learn the number of distinct elements. If both −0 and 0 occur,
+    the result is the one that occurs first.
     """
     op = "unique"
     options = {"return_index": return_index, "return_inverse": return_inverse, "return_counts": return_counts}
@@ -222,28 +225,30 @@ def searchsorted(
     Parameters
     ----------
     a : array
-        Of one dimension, in the order that `sort` makes; bool, integers, float16, bfloat16, float32 or float64. That it
-        is sorted is not checked.
+        Sorted array of one dimension, in the order of `sort`; bool, integers, float16, bfloat16, float32 or
+        float64. The order is not checked.
     v : array or number
-        Any shape and strides; compared with `a` in NumPy's common dtype of both.
+        Values to find, of any shape and strides. They are compared with `a` in NumPy's common dtype of both.
     side : {"left", "right"}
-        Before elements that are equal, or after them.
+        Whether the index is before equal elements (left) or after them (right).
     sorter : array of integers, optional
-        Of the length of `a`: indices that sort it, as `argsort` gives them. Those out of range are clipped.
+        Indices that sort `a`, as `argsort` returns them, of the length of `a`. Indices out of range are clipped.
     out : array, optional
-        Of the shape of `v`; int64, or another that it is cast to within its kind; any strides.
+        Output array: shape of the result, any strides; dtype of the result, or another of the same kind (then the
+        result is cast).
     stream : stream, optional
         Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
     array
-        int64, of the shape of `v`.
+        Indices in int64: array of the shape of `v`.
 
     Raises
     ------
     ArgumentError
-        For dtypes that are not sorted or have no common one, an `a` or a `sorter` of another shape, an unknown side.
+        A dtype cannot be sorted, the dtypes have no common dtype, `a` or `sorter` has another shape, or `side` is
+        unknown.
     """
     op = "searchsorted"
     side = text_of(f"{op}: side", side)  # type: ignore[assignment]
