@@ -24,7 +24,7 @@ COLD: Any = object()
 
 
 def many(used: Use, waits: bool) -> Any:
-    """Return `MANY`: the step for memory that is cut into several segments."""
+    """Return `MANY`: the step of `make_step` for memory that is cut into several segments. Records nothing."""
     return MANY
 
 
@@ -110,12 +110,13 @@ class Conflict(NamedTuple):
     Attributes
     ----------
     use : Use
+        Earlier use.
     overlap : tuple of int
-        The bytes that both touch.
+        First address that both uses touch, and the address after the last.
     hazard : str
         ``read after write``, ``write after read`` or ``write after write``.
     implied : bool
-        Whether it comes first anyway: no wait is needed.
+        Whether earlier waits already put the earlier use first, so that no wait is needed.
     """
 
     use: Use
@@ -130,7 +131,7 @@ class Clocks(Segments):
     Attributes
     ----------
     clocks : dict of stream to its clock
-        Of the streams that come after others.
+        Clock of each stream that comes after another stream.
 
     Examples
     --------
@@ -162,9 +163,7 @@ class Clocks(Segments):
     def needed(self, stream: Name, touched: Touched) -> list[Use]:
         """Return the fewest uses for which `stream` must wait before it may access the memory.
 
-        At most one for each stream, and none that another of them implies.
-
-        One a stream at most, and none that another of them has before it.
+        The list has at most one use for each stream, and no use that a wait for another of them includes.
         """
         others = []
         for segment in touched.read:
@@ -205,7 +204,10 @@ class Clocks(Segments):
         ]
 
     def conflicts(self, stream: Name, touched: Touched) -> list[Conflict]:
-        """Return every earlier use on another stream that must come before `stream`'s access, waited for or not."""
+        """Return every earlier use on another stream that must come before `stream`'s access to the memory.
+
+        Uses for which `stream` has already waited are included, marked as implied.
+        """
         clock, result = self.clocks.get(stream) or {}, []
         for segment, written in [*((s, False) for s in touched.read), *((s, True) for s in touched.written)]:
             uses = [(segment.write, f"{'write' if written else 'read'} after write")] if segment.write else []
@@ -218,16 +220,17 @@ class Clocks(Segments):
         return result
 
     def is_before(self, use: Use, stream: Name) -> bool:
-        """Return whether `use` comes before all future work of `stream`. True for a new stream."""
+        """Return whether `use` comes before all future work of `stream`. True for uses on `stream` itself."""
         if use.stream == stream:
             return True
         last = use.count if use.spell is None else use.last
         return last <= max((self.clocks.get(stream) or _EMPTY).get(use.stream, 0), self._finished.get(use.stream, 0))
 
     def goes_on(self, stream: Name, touched: Touched) -> bool:
-        """Return whether `stream` may repeat uses of the memory: other streams end them before they use it.
+        """Return whether `stream` may repeat its use of the memory without recording each repetition.
 
-        None of it is warm.
+        True if `stream` already does so in its present spell, no other stream has read what is written, and no memory
+        is warm.
         """
         for segment in touched.written:
             if segment.warmth or not _goes_on(segment.write, stream) or segment.reads.keys() - {stream}:
@@ -238,7 +241,7 @@ class Clocks(Segments):
         return True
 
     def use(self, stream: Name, touched: Touched, note: Any = None) -> Use:
-        """Record that `stream` accesses the memory now, whether or not it waited for earlier uses."""
+        """Record that `stream` accesses the memory now, whether or not it waited for earlier uses. Return this use."""
         self._counts[stream] = count = self._counts.get(stream, 0) + 1
         used = Use(stream, count, self.clocks.get(stream) or _EMPTY)
         if note is not None:
@@ -280,10 +283,10 @@ class Clocks(Segments):
         return entry
 
     def warm(self, stream: Name, touched: Touched, warmth: int) -> bool:
-        """Return whether any of the memory is warm.
+        """Return whether any of the memory is warm. Also warms or cools the memory. Call this before `use`.
 
         Memory that moves to `stream` from another stream is warm for the next `warmth` uses. Each use without such a
-        move cools it by one. Call this before `use`.
+        move cools it by one.
         """
         is_warm = False
         for segments in touched[1:3]:
@@ -390,7 +393,7 @@ class Clocks(Segments):
 
 
 def _last_reads(reads: dict[Name, Use]) -> dict[Name, Use]:
-    """Return the reads without most of the reads that come before others."""
+    """Return the reads without most of the reads that a wait for a later read includes."""
     uses: list[Use] = []
     for use in reversed(reads.values()):
         if not any(later.clock.get(use.stream, 0) >= use.last for later in uses[:_FEW]):

@@ -85,7 +85,7 @@ def is_forked() -> bool:
 
 
 def current_device() -> Device:
-    """Return cuda.core's current device. It becomes current (its primary context) if none was."""
+    """Return cuda.core's current device. If there was none, the device and its primary context become current."""
     require_gpu()
     from cuda.core import Device
 
@@ -118,12 +118,12 @@ def limits(device_id: int) -> Limits:
 def make_current(device_id: int | None = None) -> bool:
     """Give this thread a current context if it has none. Return whether it had none.
 
-    Launches need none, but on the default stream; events, and what streams say of themselves, do.
+    Events, queries of streams, and launches on the default stream need a current context. Other launches need none.
 
     Parameters
     ----------
     device_id : int, optional
-        Default: cuda.core's choice, which is the first device.
+        Device whose context becomes current. Default: cuda.core's choice, the first device.
     """
     if getattr(_thread, "ready", False):
         return False
@@ -139,7 +139,7 @@ def make_current(device_id: int | None = None) -> bool:
 
 
 def on_device(device_id: int) -> contextlib.AbstractContextManager[None]:
-    """Make a device current in this thread for a ``with`` block, if there are several devices."""
+    """Return a context manager in which a device is current in this thread. It does nothing if there is one device."""
     make_current(device_id)
     return contextlib.nullcontext() if device_count() < 2 else _switched(device_id)
 

@@ -72,13 +72,15 @@ class Track:
     Attributes
     ----------
     core : cuda.core.Stream
+        The stream.
     handle, device_id : int
+        Number of the stream in the driver, and its device.
     idle : list of cuda.core.Event
-        Events of the device that nothing waits for.
+        Events of the device that nothing waits for, for reuse.
     holdings : deque
-        Uses that have an event, in their order, each with what is kept until it is done.
+        Uses that have an event, in their order, each with the objects kept alive until the event is done.
     repeated : dict
-        Uses that move on at each launch (see `repeating`), each with what is kept until it is done.
+        Uses that move on at each launch (see `repeating`), each with the objects kept alive until it is done.
     settled : set of FastPath
         Replays that have settled in the spell.
     spell : Spell or None
@@ -108,11 +110,11 @@ class Captured:
     Attributes
     ----------
     begun : Use
-        The stream before the capture.
+        All work of the stream before the capture, as one use.
     reads, writes : dict of range to None
-        Memory that the graph touches.
+        Address ranges that the graph reads, and address ranges that it may write.
     things : list
-        Arguments, which the graph must keep alive.
+        Arguments that the graph must keep alive.
     """
 
     begun: Use
@@ -211,7 +213,7 @@ class Tracks:
     def mark(self, track: Track) -> Use:
         """Return all work of a stream so far as a use with an event.
 
-        There is no event if the work is done, and `DUE` if none can be recorded.
+        The event is None if the work is done, and `DUE` if none can be recorded now.
         """
         if track.capture is not None:
             return track.capture.begun
@@ -420,8 +422,9 @@ class Order(Tracks):
         Parameters
         ----------
         use : Use or None
-            What `before` gave; the lock is held since then.
+            Return value of `before` for this launch. The caller has held the lock since `before`.
         path : FastPath
+            Replay to notify when it may no longer skip the order.
         """
         if self.captures or (use is not None and use.event is not None):
             return False
@@ -438,13 +441,10 @@ class Order(Tracks):
     def goes_on(
         self, target: DeviceStream, reads: tuple[Range, ...], writes: tuple[Range, ...], path: FastPath
     ) -> bool:
-        """Return whether a stream already repeats uses of this memory unseen.
+        """Return whether a stream already repeats uses of this memory without recording them.
 
-        Then `path` may too, until it is notified.
-
-        Called with several streams, and the lock held.
-
-        With several streams, and the lock held.
+        If so, `path` may skip the order too, until it is notified. Call this with several streams, and with the lock
+        held.
         """
         track = self.by_handle.get(target.handle)
         if track is None or not self.clocks.goes_on(track, self.clocks.touch(reads, writes)):
@@ -462,12 +462,13 @@ class Order(Tracks):
         Parameters
         ----------
         target : DeviceStream
-            The stream.
+            Stream that the work is put on.
         reads, writes : tuple of (int, int)
-            Memory that is read, and that may be written (read or not).
+            Address ranges that are read, and address ranges that may be written (read or not): first address, address
+            after the last.
         producers : sequence of int
-            Streams on which other libraries may have made or used the memory: the current streams of CuPy and torch,
-            and streams that the arrays name.
+            Numbers of streams on which other libraries may have made or used the memory: the current streams of CuPy
+            and torch, and streams that the arrays name.
 
         Returns
         -------
@@ -581,12 +582,15 @@ class Order(Tracks):
         return self.of(target), self.clocks.touch(reads, writes)
 
     def source(self, handle: int) -> Stream:
-        """Return cuda.core's object for a stream with unseen work."""
+        """Return cuda.core's object for the driver's number of a stream that may have unseen work."""
         track = self.by_handle.get(handle)
         return streams.of_handle(handle) if track is None or track.core.is_closed else track.core
 
     def after(self, use: Use | None, things: Any) -> None:
-        """Record the event of work that is on its stream, and keep `things` alive until then, if needed."""
+        """Record an event after the work of `use`, and keep `things` alive until the event is done.
+
+        The work is on its stream already. Does only what is needed: nothing if `use` is None.
+        """
         if use is None:
             return
         track: Any = use.stream
@@ -614,11 +618,11 @@ class Order(Tracks):
         Parameters
         ----------
         stream : stream
-            A GPU's, where the block puts its work.
+            Stream of a GPU, on which the block puts its work.
         reads, writes : sequence of arrays
-            What it reads, and what it may write: CuPy or NumPy arrays, torch tensors, buffers, or ranges of addresses
-            ``(first, after the last)``. They are held until the work is done, where another stream has to do with
-            them.
+            Memory that the work reads, and memory that it may write: CuPy or NumPy arrays, torch tensors, buffers, or
+            address ranges ``(first, after the last)``. If another stream uses the memory too, the objects are kept
+            alive until the work is done.
         """
         target = device_stream(stream)
         devices.make_current(target.device_id)
@@ -663,7 +667,10 @@ class Order(Tracks):
             self.release()
 
     def hand_over(self, stream: Any, still: Callable[[Any], Any]) -> None:
-        """Keep only what `still` returns of the arguments kept for a stream: another owner keeps their memory."""
+        """Keep only the return value of ``still(arguments)`` of the arguments kept alive for a stream.
+
+        Another owner keeps the memory of the arguments.
+        """
         with self.lock:
             track = self.by_handle.get(device_stream(stream).handle)
             if track is None or track.capture is not None:
@@ -677,21 +684,23 @@ class Order(Tracks):
 
     @contextlib.contextmanager
     def capturing(self, stream: Any, begun: bool = False) -> Iterator[Captured]:
-        """Capture the work that a ``with`` block puts on a stream: nothing waits, is recorded or is kept.
+        """Capture the work that a ``with`` block puts on a stream. Inside, nothing waits, is recorded or is kept alive.
 
-        Enter it before the capture begins: the stream waits for all that other streams were given, once. What other
-        streams need of this one meanwhile is what it was given before.
+        Enter the block before the capture begins. The stream then waits once for all present work of all other streams.
+        While the capture is open, other streams wait only for the stream's work from before the capture.
 
         Parameters
         ----------
         stream : stream
+            Stream that is captured.
         begun : bool
-            Whether others have begun the capture, and seen to it that it comes after what it needs: nothing waits.
+            Whether other code has begun the capture and has ordered it: nothing waits.
 
         Yields
         ------
         Captured
-            What the graph touches and must keep: for `around` at each of its launches.
+            Memory that the graph touches, and objects that it must keep alive: for `around` at each launch of the
+            graph.
         """
         target = device_stream(stream)
         with self.lock:
@@ -744,7 +753,7 @@ class Order(Tracks):
     def reporting(self, reporter: Reporter) -> Iterator[None]:
         """Report all dependencies inside a ``with`` block to `reporter`.
 
-        A later block that is open gets them instead.
+        If another such block is opened later, its reporter gets the dependencies until it is closed.
         """
         with self.lock:
             self.reporters.append(reporter)
@@ -765,7 +774,10 @@ class Order(Tracks):
         self.is_special = bool(self.captures or self.reporters)
 
     def see_unordered(self, stream: Any, reads: tuple[Range, ...], writes: tuple[Range, ...]) -> Use | None:
-        """Report work that is put on a stream past the order, and record it. Return the use for `after`."""
+        """Report and record work that is put on a stream without the order.
+
+        Return its use, for `after`, or None if nothing was recorded.
+        """
         target = device_stream(stream)
         with self.lock:
             track = self.of(target)
@@ -798,9 +810,9 @@ class Repeat(NamedTuple):
     launch : callable
         ``launch(*values)``: the launch alone.
     look : callable
-        ``look(values, arguments)``: the launch with all checks, when the order has changed.
+        ``look(values, arguments)``: the launch with all checks, for a changed order.
     cool : callable
-        Called when nothing needs a wait or a record any more.
+        Function that is called once launches need no wait and no record any more.
     track : Track
         State of the stream in the order.
     touched : Touched
@@ -818,9 +830,9 @@ class Repeat(NamedTuple):
 
 
 def repeating(order: Order, repeat: Repeat) -> Callable[[Sequence[Any], Sequence[Any]], None]:
-    """Return ``again(values, arguments)``: `Order.before`, the launch and `Order.after` of an earlier launch.
+    """Return ``again(values, arguments)``: it does `Order.before`, the launch and `Order.after` of an earlier launch.
 
-    It needs one `Use` and one event: each launch touches the same segments, and takes the place of the last there.
+    All launches share one `Use` and one event: each launch touches the same segments, and replaces the launch before.
     """
     launch, look, cool, track, touched, foreign = repeat
     # Acquired and released by hand, which costs half of what a `with` does.

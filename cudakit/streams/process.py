@@ -29,7 +29,10 @@ _locks: weakref.WeakKeyDictionary[Any, list[tuple[str, Callable[[], Any]]]] = we
 
 
 def renewed(owner: Any, name: str, make: Callable[[], Any]) -> Any:
-    """Return a lock for the attribute `name` of an object. A forked child gets a new lock."""
+    """Return a new lock, made by `make`, for the attribute `name` of `owner`.
+
+    In each forked child the attribute is set to a lock made anew.
+    """
     _locks.setdefault(owner, []).append((name, make))
     return make()
 
@@ -55,12 +58,12 @@ def hold_at_fork(lock: contextlib.AbstractContextManager[object]) -> None:
 class Occupied:
     """A library with locks, and whether a thread of the parent was inside it at the fork.
 
-    Such a library may wait for ever in the child, and is left to a process of its own.
+    In the child, such a library may wait for ever. The work is then done in a process of its own.
 
     Attributes
     ----------
     at_fork : bool
-        In a child: whether a thread of its parent was inside, or of that one's parent.
+        Whether this process is a child, and another thread of an ancestor was inside the library at a fork.
     """
 
     def __init__(self) -> None:
@@ -92,7 +95,7 @@ _numbers = count()
 def fill(template: str, depth: int = 0, **parts: str) -> str:
     """Return a template's text with each part in place of its ``$name``, indented by `depth` times four spaces.
 
-    Lines of a part are indented as the one that it stands in.
+    All lines of a part get the indentation of the line that names the part.
     """
     lines = []
     for line in template.splitlines(keepends=True):
@@ -102,16 +105,16 @@ def fill(template: str, depth: int = 0, **parts: str) -> str:
 
 
 def make_function(text: str, title: str, names: dict[str, Any]) -> FunctionType:
-    """Compile the source of a function.
+    """Compile the source of a function, and return the function.
 
     Parameters
     ----------
     text : str
-        One ``def``.
+        Source of one ``def``.
     title : str
-        What tracebacks call its file, with a number that tells it from others; they show its lines.
+        File name in tracebacks. A unique number is appended. Tracebacks show the source's lines.
     names : dict
-        Its global names.
+        Global names of the function.
     """
     file = f"<{title} {next(_numbers)}>"
     code = compile(text, file, "exec")

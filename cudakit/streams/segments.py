@@ -38,7 +38,7 @@ class Spell:
     Attributes
     ----------
     end : Use or None
-        Place in the stream's order where the spell ended. Other streams wait for it. None while the spell lasts.
+        Work of the stream up to the end of the spell, for which other streams wait. None while the spell lasts.
     """
 
     __slots__ = ("end",)
@@ -48,11 +48,12 @@ class Spell:
 
 
 class Use:
-    """A place in a stream's order: one use of memory, or all work of the stream until then.
+    """A position in a stream's order: one use of memory, or all work of the stream until then.
 
     Attributes
     ----------
     stream : hashable
+        Name of the stream.
     count : int
         Number of uses of the stream so far, this one included.
     clock : mapping
@@ -92,10 +93,13 @@ class Segment:
     Attributes
     ----------
     start, stop : int
+        First address, and the address after the last.
     write : Use or None
+        Last write.
     reads : dict of stream to Use
+        Last read of each stream since the last write.
     warmth : int
-        For how many uses it stays warm; see `Clocks.warm`.
+        Number of further uses for which the bytes stay warm; see `Clocks.warm`.
     """
 
     __slots__ = ("reads", "start", "stop", "warmth", "write")
@@ -114,12 +118,13 @@ class Touched(NamedTuple):
     Attributes
     ----------
     version : int
+        `Segments.version` at the look-up.
     read, written : tuple of Segment
-        A segment that is both read and written is in `written` alone.
+        Segments that are read, and segments that are written. A segment that is both is in `written` alone.
     cut : tuple of tuple of Segment
-        The segments of each written range that has more than one.
+        Segments of each written range that has more than one segment.
     steps : dict
-        By stream; see `Clocks.step`.
+        Step functions by stream; see `Clocks.step`.
     """
 
     version: int
@@ -135,9 +140,9 @@ class Segments:
     Attributes
     ----------
     version : int
-        Changes whenever a segment is cut, joined or forgotten: what was touched before must be looked up again.
+        Number that changes whenever a segment is cut, joined or forgotten. `Touched` results are then looked up again.
     segments : list of Segment
-        In the order of their addresses.
+        Segments in the order of their addresses.
     """
 
     def __init__(self) -> None:
@@ -147,11 +152,10 @@ class Segments:
         self._touched: dict[tuple[tuple[Range, ...], tuple[Range, ...]], Touched] = {}
 
     def touch(self, reads: Iterable[Range] = (), writes: Iterable[Range] = ()) -> Touched:
-        """Return the segments of ranges that are read and ranges that are written (read or not).
+        """Return the segments of ranges that are read, and of ranges that are written (read or not).
 
-        Empty ranges are ignored.
-
-        Segments begin and end where the ranges do: all that were cut are in the answer whole.
+        Empty ranges are ignored. Segments are cut at the ends of the ranges, so that no returned segment exceeds the
+        ranges.
         """
         key = (tuple(reads), tuple(writes))
         entry = self._touched.get(key)
@@ -214,14 +218,14 @@ class Segments:
         self.version += 1
 
     def forget_range(self, start: int, stop: int) -> None:
-        """Forget freed memory: new arrays may be there."""
+        """Forget all uses of freed memory, because new arrays may get this memory."""
         if gone := self._bounded(start, stop):
             first = bisect_left(self._starts, start)
             del self._starts[first : first + len(gone)], self.segments[first : first + len(gone)]
             self.version += 1
 
     def keep(self, remaining: Iterable[Segment]) -> None:
-        """Forget all segments but `remaining`, which are in their order."""
+        """Forget all segments but `remaining`, which is in the order of addresses."""
         segments = list(remaining)
         if len(segments) < len(self.segments):
             self.segments = segments
@@ -253,7 +257,7 @@ def span_of(array: Any) -> Range:
 
 
 def cupy_span(array: Any) -> Range:
-    """Return the address range of a CuPy array."""
+    """Return the first address of a CuPy array's memory, and the address after its last."""
     start: int = array.data.ptr
     if array._c_contiguous:
         return start, start + array.nbytes
@@ -261,13 +265,13 @@ def cupy_span(array: Any) -> Range:
 
 
 def torch_span(tensor: Any) -> Range:
-    """Return the address range of a torch tensor."""
+    """Return the first address of a torch tensor's memory, and the address after its last."""
     start, size = tensor.data_ptr(), tensor.element_size()
     return _strided(start, tensor.shape, [step * size for step in tensor.stride()], size)
 
 
 def host_span(array: np.ndarray) -> Range:
-    """Return the address range of a NumPy array."""
+    """Return the first address of a NumPy array's memory, and the address after its last."""
     start: int = array.__array_interface__["data"][0]
     if array.flags.c_contiguous:
         return start, start + array.nbytes
@@ -275,9 +279,9 @@ def host_span(array: np.ndarray) -> Range:
 
 
 def _texture_span(source: Any) -> Range:
-    """Return the address range of a texture's source.
+    """Return the first address of the memory of a texture's source, and the address after its last.
 
-    An array in the driver's layout has a number instead of an address.
+    An array in the driver's layout has no address: its number stands for one byte.
     """
     start = int(source.handle)
     return start, start + getattr(source, "size", 1)
@@ -294,7 +298,7 @@ def _cupy_texture_span(resource: Any) -> Range:
 
 
 def argument_span(argument: Argument) -> Range:
-    """Return the address range of any other object that describes itself as a kernel argument."""
+    """Return the first address of a described kernel argument's memory, and the address after its last."""
     start = argument.pointer
     if argument.family == "buffer":
         return start, start + argument.value.size
@@ -308,7 +312,10 @@ def argument_span(argument: Argument) -> Range:
 
 
 def allocation_of(address: int) -> Range:
-    """Return the range of the driver's allocation that contains an address; one byte if there is none."""
+    """Return the first address of the driver's allocation that contains `address`, and the address after its last.
+
+    If there is no such allocation, the range is the one byte at `address`.
+    """
     if not address:
         return _NOTHING
     from cuda.bindings import driver
@@ -318,7 +325,10 @@ def allocation_of(address: int) -> Range:
 
 
 def _strided(start: int, shape: Sequence[int], strides: Sequence[int], size: int) -> Range:
-    """Return the range from the lowest to the highest element of a view with element 0 at `start`; steps in bytes."""
+    """Return the first address of a view's memory, and the address after its last, gaps included.
+
+    `start` is the address of the view's element 0. `strides` and `size`, the element size, are in bytes.
+    """
     first = last = start
     for extent, step in zip(shape, strides, strict=True):
         if extent == 0:
@@ -331,10 +341,10 @@ def _strided(start: int, shape: Sequence[int], strides: Sequence[int], size: int
 
 
 def named_producers(array: Any, handle: int) -> list[int]:
-    """Return the streams with work on another library's array, as the array reports them.
+    """Return the number of the stream that an array of another library names as its producer, in a list.
 
-    With ``__cuda_array_interface__`` of version 3 it names one; with DLPack alone it makes the stream of the driver's
-    number `handle` wait for it when it is asked for the array, which is done here.
+    The list is empty if the array names none. ``__cuda_array_interface__`` may name a stream. An array with DLPack
+    alone is exported here: the export makes the stream with the driver's number `handle` wait for the array's producer.
     """
     if hasattr(array, "__array_interface__"):
         return []  # host memory
@@ -348,9 +358,9 @@ def named_producers(array: Any, handle: int) -> list[int]:
 
 
 def producers_of(arrays: Iterable[Any], device_id: int, handle: int) -> list[int]:
-    """Return streams that may have unseen work on the arrays.
+    """Return the driver's numbers of streams that may have unseen work on the arrays.
 
-    They are the current streams of the arrays' libraries, and the streams that the arrays name.
+    These streams are the current streams of the arrays' libraries, and the streams that the arrays name.
     """
     libraries: dict[str, None] = {}
     result: list[int] = []

@@ -1,7 +1,7 @@
 """Streams of GPUs: accepted stream objects, their counterparts in other libraries, and captures.
 
-Nobody captures as a rule, and then the question costs a test of an empty dictionary. Of the emulator's streams
-`cudakit.places.Place.capture` knows it.
+Without an open capture, the question whether a stream is captured costs a test of an empty dictionary. For the
+emulator's streams, `cudakit.places.Place.capture` answers it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def handle_of(stream: Stream) -> int:
 
 @dataclass(frozen=True)
 class DeviceStream:
-    """A stream given to a launch, with the data that each launch on it needs."""
+    """A stream passed to a launch, with the data that each launch on it needs."""
 
     stream: Any
     core: Stream
@@ -45,7 +45,7 @@ class DeviceStream:
 
 
 def as_stream(stream: Any) -> Stream:
-    """Return cuda.core's stream for its own stream object or any object with ``__cuda_stream__`` (CuPy, torch).
+    """Return the cuda.core stream of a cuda.core stream, or of any object with ``__cuda_stream__`` (CuPy, torch).
 
     Raises
     ------
@@ -61,7 +61,7 @@ def as_stream(stream: Any) -> Stream:
 
 
 def require_stream(stream: Any) -> None:
-    """Raise if `stream` is no stream of a GPU.
+    """Raise if `stream` is not a stream of a GPU.
 
     Raises
     ------
@@ -137,7 +137,7 @@ def _checked() -> Any:
             Raises
             ------
             LaunchError
-                Where a kernel has failed, with the driver's error as its cause; where the stream records a graph.
+                If a kernel has failed: the driver's error is its cause. If the stream is being captured into a graph.
             """
             try:
                 super().sync()
@@ -154,7 +154,7 @@ def _checked() -> Any:
 
 
 def wait_for(core: Stream, source: Stream) -> None:
-    """Make `core` wait for the present work of `source`. They may be on two devices."""
+    """Make `core` wait for the present work of `source`. The two streams may be on different devices."""
     if devices.device_count() < 2 or handle_of(source) in (_LEGACY, _PER_THREAD):
         core.wait(source)
         return
@@ -165,7 +165,7 @@ def wait_for(core: Stream, source: Stream) -> None:
 
 
 def timing_event(stream: Stream, event: Event | None = None) -> Event:
-    """Record an event with a time; `event` is reused if it is not None."""
+    """Record an event with a time on `stream`, and return it. `event` is reused if it is not None."""
     return stream.record(event) if event is not None else stream.record(options=_timed())
 
 
@@ -177,7 +177,7 @@ def _timed() -> EventOptions:
 
 
 def of_handle(handle: int) -> Stream:
-    """Return cuda.core's object for a driver's number. The caller keeps the stream alive."""
+    """Return cuda.core's stream object for a driver's number. The caller keeps the stream alive."""
     from cuda.core import LEGACY_DEFAULT_STREAM, PER_THREAD_DEFAULT_STREAM, Stream
 
     if handle in (0, _LEGACY):
@@ -220,9 +220,9 @@ class _Objects:
             return entry[1]
 
     def of_cupy(self, core: Stream) -> Any:
-        """Return CuPy's stream of a cuda.core stream.
+        """Return CuPy's stream object for a cuda.core stream.
 
-        It is always the same object, so that identity shows that it is current.
+        Each call returns the same object. So a comparison by identity shows whether the stream is current.
         """
         import cupy
 
@@ -246,10 +246,10 @@ class Capture(Protocol):
     """Operations of a capture for code that puts work on its streams."""
 
     def kept_by(self, owner: object) -> dict[Any, Any]:
-        """Return what `owner` keeps for each stream between calls, for this graph only."""
+        """Return a dict, which `owner` fills with the objects that it keeps for each stream, for this graph only."""
 
     def keep(self, thing: Any) -> None:
-        """Keep `thing` alive as long as the graph lives."""
+        """Keep `thing` alive as long as the graph exists."""
 
     def clear(self, array: Any) -> None:
         """Zero a device array once, now, outside the graph."""
@@ -273,7 +273,10 @@ def current(stream: Any) -> Any | None:
 
 
 def capture_and_number(stream: Any) -> tuple[Any | None, int]:
-    """Return the capture that `stream` is a part of, and the driver's number for it. Bodies of loops have their own."""
+    """Return the capture that `stream` is a part of, or None, and the driver's number for the capture.
+
+    The body of a loop or branch has a number of its own.
+    """
     if not _open:
         return None, 0
     from cuda.bindings import driver
@@ -288,7 +291,7 @@ def is_capturing(stream: Any) -> bool:
 
 
 def is_captured(handle: int) -> bool:
-    """Return whether work put on a GPU's stream, by the driver's number, goes into a graph."""
+    """Return whether work put on a stream of a GPU goes into a graph. `handle` is the driver's number of the stream."""
     ask, refusal = _question()
     try:
         return bool(ask(handle))
@@ -299,9 +302,9 @@ def is_captured(handle: int) -> bool:
 
 @functools.cache
 def _question() -> tuple[Any, Any]:
-    """Return CuPy's capture query and the error that it raises.
+    """Return CuPy's function that queries captures, and the class of the error that it raises.
 
-    It takes a tenth of the time of the bindings' own query.
+    CuPy's query takes a tenth of the time of the query in the CUDA bindings.
     """
     try:
         from cupy.cuda import runtime
@@ -313,12 +316,12 @@ def _question() -> tuple[Any, Any]:
 
 
 def begin(capture: Capture, number: int) -> None:
-    """Register a capture under the driver's number."""
+    """Register an open capture under the driver's number `number`."""
     _open[number] = capture
 
 
 def end(capture: Capture) -> None:
-    """Remove a capture."""
+    """Remove a capture from the open captures."""
     for number in [number for number, candidate in list(_open.items()) if candidate is capture]:
         _open.pop(number, None)
 

@@ -1,9 +1,8 @@
 """Reports of work put on streams to its observers: traces, recorders, reports of missing order.
 
-Nobody watches as a rule, and then a launch that repeats an earlier one does not come by here at all: see
-`cudakit.jit.launch.dispatch`. While somebody does, every kernel call takes the way through
-`cudakit.jit.launch.launch.CallShape.launch`, and plans tell of their launches too. `call_site` says where in the user's
-program something was asked for.
+Without observers, a repeated launch does not run code of this module: see `cudakit.jit.launch.dispatch`. With an
+observer, every kernel call runs `cudakit.jit.launch.launch.CallShape.launch`, and plans report their launches too.
+`call_site` returns the line of the user's program that called cudakit.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _PACKAGE = str(Path(__file__).parents[1])
 
 
 def call_site() -> str:
-    """Return file and line of the program that called cudakit."""
+    """Return the line of the program that called cudakit, as ``file:line``."""
     frame = sys._getframe(1)
     while is_own(frame.f_code.co_filename) and frame.f_back is not None:
         frame = frame.f_back
@@ -32,7 +31,7 @@ def call_site() -> str:
 
 @functools.lru_cache(4096)
 def is_own(file: str) -> bool:
-    """Return whether the code of a file is cudakit's."""
+    """Return whether the code of `file` is cudakit's: its package, a generated function, or ``contextlib``."""
     return file.startswith((_PACKAGE, "<launch of ", "<call of ")) or file == contextlib.__file__
 
 
@@ -49,9 +48,9 @@ class Call(NamedTuple):
     config : object
         ``cuda.core.LaunchConfig``; `Config` or `Cover` on the emulator.
     values : tuple
-        What is passed for each argument: addresses and numbers; host arrays for memory on the emulator.
+        Values passed for the arguments: addresses and numbers; host arrays for memory on the emulator.
     arguments : tuple
-        As the user gave them.
+        Arguments as the user passed them.
     """
 
     target: Any
@@ -94,21 +93,21 @@ class Witness:
     """An observer of each piece of work, before and after it is put on its stream, in the same thread."""
 
     def begin(self, work: Work) -> Any:
-        """Observe that `work` is about to be put on its stream. The returned value goes to `end`."""
+        """Observe that `work` is about to be put on its stream. The returned value is passed to `end`."""
 
     def end(self, work: Work, begun: Any) -> None:
         """Observe that `work` was put on its stream, or is done on the host. Not called after a failure."""
 
 
 class Watched(Protocol):
-    """A replay with a short path past the witnesses, which it leaves while there are any."""
+    """A replay that skips the reports to witnesses, and must report while there are witnesses."""
 
     def watch(self, watched: bool) -> None:
-        """Take note that there are witnesses now, or that the last is gone."""
+        """Report work from now on, if `watched` is True, or stop reporting."""
 
 
 class _Watch:
-    """The witnesses, and the short paths that must be notified of them."""
+    """The witnesses, and the replays that must be notified when witnesses come and go."""
 
     def __init__(self) -> None:
         self.lock = process.renewed(self, "lock", threading.RLock)
