@@ -26,12 +26,12 @@ _WEAK = (bool, int, float, complex)
 def dtype_of(op: str, name: str, value: Any) -> np.dtype | type:
     """Return the dtype of an array, a NumPy scalar or a struct, or the class of a Python number.
 
-    A texture or surface object is its number.
+    The dtype of a texture or surface object is the dtype of its handle.
 
     Raises
     ------
     ArgumentError
-        For something that is neither an array nor a number nor a struct.
+        The value is no array, number or struct.
     """
     value_type = type(value)
     if value_type in _WEAK:
@@ -57,6 +57,7 @@ def check_dtype(op: str, name: str, dtype: np.dtype) -> None:
     Raises
     ------
     ArgumentError
+        No C++ type corresponds to the dtype.
     """
     if dtype.names is None and spelling(dtype) is None:
         hint = "; it is not in native byte order" if not dtype.isnative else ""
@@ -64,19 +65,19 @@ def check_dtype(op: str, name: str, dtype: np.dtype) -> None:
 
 
 def promoted(op: str, variable: str, types: Sequence[tuple[str, np.dtype | type]]) -> np.dtype:
-    """Return NumPy's promotion of several types. Python numbers, given by their classes, are weak.
+    """Return NumPy's promotion of several types. Python numbers, represented by their classes, are weak.
 
     Parameters
     ----------
     op, what : str
-        Of whom and of which type variable, for messages.
+        Names of the op and of the type variable, for messages.
     types : sequence of (str, dtype or class)
-        Name of each argument, and what `dtype_of` said of it.
+        Name of each argument, and its type as `dtype_of` returned it.
 
     Raises
     ------
     ArgumentError
-        For dtypes that have no common one, naming the arguments.
+        The dtypes have no common dtype. The message names the arguments.
     """
     dtypes = [operand_type for _, operand_type in types if isinstance(operand_type, np.dtype)]
     weak = [operand_type for _, operand_type in types if not isinstance(operand_type, np.dtype)]
@@ -106,19 +107,24 @@ def deduce_types(
     Parameters
     ----------
     op : str
-        For messages.
+        Name of the op, for messages.
     inputs : sequence of Parameter
+        Declared inputs.
     types : sequence of dtype or class
-        What `dtype_of` said of each input.
+        Type of each input, as `dtype_of` returned it.
     outputs : sequence of Parameter
+        Declared outputs.
     outs : sequence of dtype or None
-        Of each output array that was given; they decide what no input does.
+        Dtype of each output array, or None for a new one. They decide type variables that no input decides.
 
     Raises
     ------
     ArgumentError
-        For a type variable that nothing decides, and for arguments without a common type. For an array that would lose
-        values in a conversion, and for a raw array that would need any conversion.
+        One of these:
+
+        - A type variable is not decided by any argument, or the arguments have no common type.
+        - An array would lose values in a conversion.
+        - A raw array would need a conversion.
     """
     result: dict[str, np.dtype] = {}
     for variable in dict.fromkeys(p.type for p in inputs if p.dtype is None):
@@ -174,12 +180,13 @@ class CallArguments(NamedTuple):
     Attributes
     ----------
     place : ArrayPlace
+        Execution place of the arrays.
     values : sequence
         Arrays of the place, and numbers.
     layouts : tuple
-        Of each: (dtype, shape, strides) of an array; a dtype, or the class of a Python number.
+        Layout of each value: (dtype, shape, strides) of an array; a dtype, or the class of a Python number.
     initial : object
-        What is combined before all elements; None for nothing.
+        Value that is combined before all elements, or None.
     """
 
     place: ArrayPlace
@@ -208,12 +215,12 @@ class CallArguments(NamedTuple):
 
 
 def gather(of: Declared, args: tuple[Any, ...], stream: Any, more: Sequence[tuple[str, Any]] = ()) -> CallArguments:
-    """Return the arguments of a call. `more` arrays, by their names, follow the inputs.
+    """Return the arguments of a call. The arrays of `more`, by their names, follow the inputs.
 
     Raises
     ------
     ArgumentError
-        For too few or too many, none that is an array, arrays in several places.
+        There are too few or too many arguments, no array among them, or arrays in several places.
     """
     module = sys.modules.get("cupy") if stream is None and not more else None
     if module is not None and args and len(args) == len(of.inputs):
@@ -251,7 +258,7 @@ def broadcast(op: str, shapes: Sequence[tuple[str, tuple[int, ...]]]) -> tuple[i
     Raises
     ------
     ArgumentError
-        Naming each argument with its shape.
+        The shapes cannot be broadcast. The message names each argument with its shape.
     """
     try:
         return np.broadcast_shapes(*(shape for _, shape in shapes))
@@ -270,7 +277,7 @@ def common_shape(
     Raises
     ------
     ArgumentError
-        For shapes that do not fit together, and a `size` beside arrays that tell.
+        The shapes do not fit together, or a `size` is passed although the arrays decide the shape.
     """
     shapes = [(p.name, shape) for p, shape in arrays if not p.raw]
     if shapes:
@@ -337,6 +344,7 @@ def outs_of(of: Declared, out: Any) -> tuple[Any, ...]:
     Raises
     ------
     ArgumentError
+        The number of outputs does not fit.
     """
     if out is None:
         return (None,) * len(of.outputs)
@@ -357,7 +365,7 @@ def gather_all(
     Raises
     ------
     ArgumentError
-        As `split` and `gather` do.
+        As for `split` and `gather`.
     """
     args, outs = split(of, args, out)
     shown = [(f"out ({p.name})", out) for p, out in zip(of.outputs, outs, strict=True) if out is not None]
@@ -388,7 +396,7 @@ def checked(
     Raises
     ------
     ArgumentError
-        As for `checked_output`; also for a raw one of another dtype, which is not converted.
+        As for `checked_output`, or a raw output has another dtype (it is not converted).
     """
     own = getattr(out, "dtype", dtype)
     if own != dtype:

@@ -43,12 +43,14 @@ class Parameter(NamedTuple):
     Attributes
     ----------
     name : str
+        Name of the argument.
     type : str
         Name of a type variable, or a C++ type.
     dtype : numpy.dtype or None
-        Of a C++ type that stands for one; None for a type variable and for a struct that the preamble declares.
+        Dtype that corresponds to the C++ type. None for a type variable and for a struct that the preamble
+        declares.
     raw : bool
-        Whether the body indexes it, rather than seeing one element.
+        Whether the body indexes the argument, rather than seeing one element.
     """
 
     name: str
@@ -107,25 +109,25 @@ class Declared:
 
 
 def parse(op: str, text: str, reserved: tuple[str, ...] = GIVEN_NAMES, preamble: str = "") -> tuple[Parameter, ...]:
-    """Return the arguments that `text` declares.
+    """Return the arguments that a declaration `text` declares.
 
     Parameters
     ----------
     op : str
-        Whose declarations they are, for messages.
+        Name of the op, for messages.
     text : str
-        ``"type name, …"``. A type is a dtype's name (``int64``, ``bfloat16``), a C++ type (``float``, ``half``), a
-        struct that `preamble` declares, or a type variable: any other name of one letter or with a capital first.
-        ``raw`` before the type, or ``*`` after it, is for arguments that the body indexes.
+        Declaration ``"type name, …"``. A type is a dtype's name (``int64``, ``bfloat16``), a C++ type (``float``,
+        ``half``), a struct that `preamble` declares, or a type variable: any other name of one letter or with a
+        capital first. ``raw`` before the type, or ``*`` after it, marks an argument that the body indexes.
     reserved : tuple of str
         Names that an argument must not have.
     preamble : str
-        The text whose structs may be named.
+        C++ source whose structs may be named.
 
     Raises
     ------
     TemplateError
-        For a declaration that cannot be read, a type that is not known, a name that is taken.
+        A declaration cannot be read, a type is unknown, or a name is used already.
     """
     if not isinstance(text, str):
         raise TemplateError(f"{op}: arguments are declared by a str such as 'T x, float32 y', got {shortened(text)}")
@@ -335,7 +337,7 @@ def complex_header(texts: Iterable[str | None], preamble: str) -> str:
 
 
 def cpp_text(op: str, part: str, text: Any) -> str:
-    """Return a part of an expression, after checking that it is a text and not empty.
+    """Return a part of an expression, after checking that it is a non-empty string.
 
     Raises
     ------
@@ -352,7 +354,7 @@ def statement(op: str, part: str, text: str) -> str:
     Raises
     ------
     TemplateError
-        For something that is no text, or none.
+        The value is no string, or is empty.
     """
     text = cpp_text(op, part, text)
     return text if code_of(text).rstrip().endswith(";") else f"{text}\n;"
@@ -396,12 +398,13 @@ def is_set_first(body: str, name: str) -> bool:
 def explained(of: Declared, error: CompileError, names: Mapping[str, tuple[str, ...]]) -> CompileError:
     """Return the error with the names that an expression may use, if it used an unknown name.
 
-    Without the compiler's notes on templates of cudakit's own, each hundreds of characters long; they are in the log.
+    The compiler's notes on cudakit's own templates, each hundreds of characters long, are left out. They are in the
+    log.
 
     Parameters
     ----------
     names : mapping
-        Of each part of the user's text, the names that it has besides type variables.
+        Names that each part of the user's source has besides type variables.
     """
     text = re.sub(r"\n +(?:detected during )?instantiation of [^\n]*cudakit[^\n]*", "", str(error))
     text = re.sub(r"\n +detected during:(?!\n +instantiation of )", "", text)

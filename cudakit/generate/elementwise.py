@@ -57,17 +57,17 @@ def elementwise(
     preamble: str = "",
     options: CompileOptions | None = None,
 ) -> Elementwise:
-    """Return a function of arrays from C++ of their elements: ``z[k] = a[k] * x[k] + b[k] * y[k]`` and the like.
+    """Return a function of arrays from C++ of their elements, such as ``z[k] = a[k] * x[k] + b[k] * y[k]``.
 
     Parameters
     ----------
     inputs, outputs : str
-        ``"type name, …"``. A type is a dtype's name, a C++ type, a struct of `preamble` or a type variable (one letter,
-        or a capital first), which each call decides. ``raw`` before the type (or ``*`` after it) is for an array that
-        the body indexes, ``x[j]`` by row-major number and ``x(j, k)`` by coordinates; ``x.shape(d)`` and ``x.size()``
-        are there too.
+        Declarations ``"type name, …"``. A type is a dtype's name, a C++ type, a struct of `preamble` or a type
+        variable (one letter, or a capital first), which each call decides. ``raw`` before the type (or ``*`` after
+        it) marks an array that the body indexes: ``x[j]`` by row-major number and ``x(j, k)`` by coordinates. Raw
+        arrays have ``x.shape(d)`` and ``x.size()``.
     body : str
-        C++ statements that set the outputs; ``""`` for none. Its names are:
+        C++ statements that set the outputs; ``""`` for none. They can use these names:
 
         - the arguments and the type variables;
         - ``i``, the element's row-major number, and ``n``, the number of elements;
@@ -85,12 +85,12 @@ def elementwise(
     Returns
     -------
     Elementwise
-        Called as ``f(*inputs, out=None, where=None, stream=None, size=None, block_size=None)``.
+        Function, called as ``f(*inputs, out=None, where=None, stream=None, size=None, block_size=None)``.
 
     Raises
     ------
     TemplateError
-        For declarations that cannot be read, and an output that the body never names.
+        A declaration cannot be read, or the body never names an output.
 
     Examples
     --------
@@ -117,13 +117,13 @@ class Elementwise(GeneratedFunction):
     Parameters
     ----------
     *inputs : array, number or struct
-        The inputs, then, if all of them are given here rather than as `out`, the outputs. Arrays are CuPy's, NumPy's on
-        the emulator, or of any library with DLPack; of shapes that can be broadcast together and any strides, which are
-        read as they are. Python numbers are weak, as NumPy 2 has it, and go by value.
+        Inputs of shapes that can be broadcast together; any strides. Arrays are CuPy's, NumPy's on the emulator, or
+        of any library with DLPack. Strided arrays are not copied. Python numbers are weak, as in NumPy 2, and are
+        passed by value. All outputs may follow the inputs here, instead of `out`.
     out : array or tuple, optional
-        Output arrays, None for a new array: the broadcast shape, any strides, and a dtype that loses no values. An
-        output may be an input itself. Inputs that it overlaps in another way are copied first. Elements that the body
-        does not set keep their value; in a new array they are 0.
+        Output arrays, or None for a new array: the broadcast shape, any strides, and a dtype that loses no values.
+        An output may be an input itself. Inputs that overlap an output in another way are copied first. Elements
+        that the body does not set keep their value; in a new array they are 0.
     where : array of bool, optional
         Mask of the elements to compute. Other elements keep their value; in a new array they are 0.
     stream : stream, optional
@@ -133,19 +133,20 @@ class Elementwise(GeneratedFunction):
         shape. A new raw output has this size, too, or the size of other arrays.
 
     block_size : int, optional
-        Threads of a block. Tiles, by which inputs go that lie across the result, keep their own.
+        Threads of a block. Kernels that transpose by tiles ignore it.
 
     Returns
     -------
     array or tuple of array
-        The outputs, of the broadcast shape, C-contiguous where they are new.
+        Outputs of the broadcast shape; new outputs are C-contiguous.
 
     Raises
     ------
     ArgumentError
-        Naming the argument: shapes that do not broadcast, types that cannot be deduced or would lose, and the like.
+        Shapes cannot be broadcast, types cannot be deduced, or an output would lose values. The message names the
+        argument.
     CompileError
-        Placed in the expression.
+        The expression does not compile. The message gives the place in the expression.
     """
 
     _OPTIONS = MappingProxyType({"where": None, "size": None, "block_size": None})
@@ -172,7 +173,7 @@ class Elementwise(GeneratedFunction):
         Raises
         ------
         ArgumentError
-            As a call does.
+            As for a call.
         """
         types = self._types(input_types, [None] * len(self.recipe.outputs))
         return tuple(p.dtype if p.dtype is not None else types[p.type] for p in self.recipe.outputs)
@@ -230,19 +231,21 @@ class Elementwise(GeneratedFunction):
         Parameters
         ----------
         values, results : sequence
-            Inputs and outputs, CuPy's or NumPy's arrays, and numbers.
+            Inputs and outputs: arrays of CuPy or NumPy, and numbers.
 
         Returns
         -------
         launch : callable
-            ``launch(stream, *arrays)``: inputs, then outputs, which lie as those do. Where the job has no views, they
-            may be of any library whose arrays a kernel takes; else they are what `Job.operands` makes of arrays.
+            Function ``launch(stream, *arrays)`` of inputs, then outputs, with the layouts of `values` and
+            `results`. If the job has no views, the arrays may be of any library whose arrays a kernel takes.
+            Otherwise they are the results of `Job.operands`.
         job : Job
+            Job of the launch.
 
         Raises
         ------
         ArgumentError
-            As a call does.
+            As for a call.
         """
         recipe = self.recipe
         pairs = [*zip(recipe.inputs, values, strict=True)]

@@ -148,7 +148,7 @@ def shape_of(of: Declared, layouts: Sequence[Any], size: int | None) -> tuple[in
     Raises
     ------
     ArgumentError
-        As `common_shape` raises them; for numbers alone and no `size`.
+        As for `common_shape`, or all inputs are numbers and there is no `size`.
     """
     arrays = [(p, layout[1]) for p, layout in zip(of.inputs, layouts, strict=False) if type(layout) is tuple]
     if not arrays and size is None:
@@ -198,12 +198,12 @@ def target(
     Parameters
     ----------
     any_strides : bool
-        Whether the kernel writes it as it lies.
+        Whether the kernel writes an array of any strides.
 
     Raises
     ------
     ArgumentError
-        For an `out` of another shape, and one that a result would lose in.
+        `out` has another shape, or its dtype would lose values of the result.
     """
     if out is None:
         return new_target(place, shape, dtype)
@@ -239,7 +239,7 @@ def initial_types(of: FoldRecipe, initial: Any, sum_dtype: np.dtype | None) -> d
     Raises
     ------
     ArgumentError
-        For a value that is no number (or no struct, if structs are combined), or a number of another kind than
+        The value is no number (or no struct, if structs are combined), or a number of another kind than
         `sum_dtype`.
     """
     if initial is None or of.initial_type != "Initial_":

@@ -358,21 +358,21 @@ def fuse(function: Callable[..., Any] | None = None, *, static: Sequence[str] = 
         Function of arrays and numbers that returns an array, a tuple of arrays, or None if it writes to its arguments.
         Results are new arrays, except arguments that it writes.
     static : sequence of str
-        Arguments that are constants of the kernel: the function is traced again for each of their values. Python bools,
-        str and None are constants in any case.
+        Names of arguments that are constants of the kernel. The function is traced again for each of their values.
+        Python bools, str and None are constants in any case.
     name : str, optional
         Name of the kernel. Default: the function's name.
 
     Raises
     ------
     TemplateError
-        For an argument that is no function, and for names in `static` that are no arguments.
+        The argument is no function, or a name in `static` is no argument.
 
     Returns
     -------
     Fused
-        Called as the function is, with ``out=`` and ``stream=`` as `elementwise` has them. Used as a decorator with
-        arguments, a decorator.
+        Function that is called as the original, with ``out=`` and ``stream=`` as for `elementwise`. With keyword
+        arguments only, `fuse` returns a decorator.
 
     Examples
     --------
@@ -394,12 +394,12 @@ def fuse(function: Callable[..., Any] | None = None, *, static: Sequence[str] = 
 
 
 class Fused(Function, Generic[_P, _R]):
-    """A fused function, made by `fuse`; for type checkers it takes and returns what the function does.
+    """A fused function, made by `fuse`. For type checkers it has the signature of the original function.
 
     Attributes
     ----------
     function : callable
-        The function itself, unfused.
+        Original function, not fused.
     """
 
     if TYPE_CHECKING:
@@ -464,7 +464,7 @@ class Fused(Function, Generic[_P, _R]):
         Raises
         ------
         TemplateError
-            Before the first call, which decides the types.
+            The function was not called yet. The first call decides the types.
         """
         if self._latest is None or self._latest.stages.latest is None:
             raise TemplateError(f"{self.name} was not called yet: its kernel depends on the types of its arguments")

@@ -112,9 +112,9 @@ def reduction(
     Parameters
     ----------
     inputs, outputs : str
-        ``"type name, …"``. A type is a dtype's name, a C++ type, a struct of `preamble` or a type variable (one letter,
-        or a capital first), which each call decides. ``raw`` before an input's type is for an array that the map
-        indexes.
+        Declarations ``"type name, …"``. A type is a dtype's name, a C++ type, a struct of `preamble` or a type
+        variable (one letter, or a capital first), which each call decides. ``raw`` before an input's type marks an
+        array that the map indexes.
     map : str
         C++ expression of the inputs by their names, and of ``i``: the element's number among those of its result, in
         row-major order.
@@ -122,30 +122,31 @@ def reduction(
         C++ expression that combines ``a`` and ``b``, of the accumulator's type. It must be associative and commutative:
         the launch chooses the order of the elements, the same on every run.
     identity : str, optional
-        C++ expression that changes nothing when combined. Without it no elements have no result.
+        C++ expression of the value that changes nothing when combined. Without it a reduction of no elements is an
+        error.
     post : str, optional
-        C++ statements that set the outputs, from ``a``, all elements combined, and ``n``, how many there are. Left
-        out: the one output takes ``a``.
+        C++ statements that set the outputs from ``a`` (all elements combined) and ``n`` (their number). Default:
+        the one output is ``a``.
     name : str
         Name of the kernel, in messages and profilers.
     preamble : str
         C++ before the kernel: functions, structs, includes.
     acc : str, optional
-        Type of what is combined: a dtype's name or a C++ type, a struct of `preamble` for several numbers at once
-        (the map is then as in ``"{x, i}"``). Left out: the map's type, for integers with 64 bits and for half and
-        bfloat16 float.
+        Type of the accumulator: a dtype's name, a C++ type, or a struct of `preamble` for several numbers at once.
+        The map is then written as ``"{x, i}"``. Default: the map's type; 64-bit integers for integers; float for
+        half and bfloat16.
     options : CompileOptions, optional
 
     Returns
     -------
     Reduction
-        Called as ``f(*inputs, axis=None, keepdims=False, out=None, stream=None, segments=None, size=None,
+        Function, called as ``f(*inputs, axis=None, keepdims=False, out=None, stream=None, segments=None, size=None,
         initial=None, block_size=None)``.
 
     Raises
     ------
     TemplateError
-        For declarations that cannot be read, and an output that the post never names.
+        A declaration cannot be read, or `post` never names an output.
 
     Examples
     --------
@@ -170,19 +171,19 @@ def reduction(
 
 
 class Reduction(Folded):
-    """A function that reduces arrays, made by `reduction`.
+    """A function that reduces arrays along axes, made by `reduction`.
 
     Called as ``f(*inputs, axis=None, keepdims=False, out=None, stream=None, segments=None, size=None, initial=None,
-    block_size=None)``: the inputs reduced along `axis`. It may be called from several threads.
+    block_size=None)``. It may be called from several threads.
 
     Parameters
     ----------
     *inputs : array or number
-        The inputs: arrays of CuPy, of NumPy on the emulator, or of any library with DLPack; of shapes that can be
-        broadcast together and any strides, which are read as they are. Python numbers are weak, as NumPy 2 has
-        it, and go by value.
+        Inputs of shapes that can be broadcast together; any strides. Arrays are CuPy's, NumPy's on the emulator, or
+        of any library with DLPack. Strided arrays are not copied. Python numbers are weak, as in NumPy 2, and are
+        passed by value.
     axis : int, several, or None
-        None: all of them.
+        Axes to reduce. None: all axes.
     keepdims : bool
         Whether reduced axes stay, with length 1.
     out : array or tuple, optional
@@ -206,16 +207,20 @@ class Reduction(Folded):
     Returns
     -------
     array or tuple of array
-        The order in which elements are combined depends on shapes, strides and the number of multiprocessors
-        alone: every run on every stream of a device gives the same bits.
+        Outputs. The order in which elements are combined depends only on shapes, strides and the number of
+        multiprocessors. Every run on every stream of a device gives the same bits.
 
     Raises
     ------
     ArgumentError
-        For types that cannot be deduced, shapes that cannot be broadcast, an axis out of range, no elements without
-        an identity, an `out` that does not fit.
+        One of these:
+
+        - Types cannot be deduced, or shapes cannot be broadcast.
+        - The axis is out of range.
+        - There are no elements, and no identity.
+        - `out` does not fit.
     CompileError
-        Placed in the expression.
+        The expression does not compile. The message gives the place in the expression.
     """
 
     recipe: ReductionRecipe

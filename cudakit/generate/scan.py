@@ -189,16 +189,17 @@ def scan(
     Parameters
     ----------
     inputs, outputs : str
-        ``"type name, …"``. A type is a dtype's name, a C++ type, a struct of `preamble` or a type variable (one letter,
-        or a capital first), which each call decides. ``raw`` before the type is for an array that is indexed,
-        ``x[i - 1]``: of the inputs, and of outputs that are not written element by element.
+        Declarations ``"type name, …"``. A type is a dtype's name, a C++ type, a struct of `preamble` or a type
+        variable (one letter, or a capital first), which each call decides. ``raw`` before the type marks an array
+        that is indexed (``x[i - 1]``): an input, or an output that is not written element by element.
     map : str
-        C++ expression of the inputs by their names, of ``i``, the element's number along the axis, and ``n``, how many
-        there are.
+        C++ expression of the inputs by their names, of ``i``, the element's number along the axis, and ``n``, the
+        number of elements.
     reduce : str
-        C++ expression that combines ``a`` with ``b``, which comes after it. Associative; it need not commute.
+        C++ expression that combines ``a`` with ``b``, where ``b`` comes after ``a``. It must be associative; it
+        need not be commutative.
     identity : str, optional
-        C++ expression that changes nothing when combined. Without it there is no `prev_item`.
+        C++ expression of the value that changes nothing when combined. Without it there is no `prev_item`.
     output : str, optional
         C++ statements that set the outputs. Default: the one output is ``item``. Names are ``i``, ``n``, the inputs,
         and
@@ -210,25 +211,26 @@ def scan(
     name : str
         Name of the kernel, in messages and profilers.
     segments : str, optional
-        C++ expression of the inputs, ``i`` and ``n``: whether a segment begins at the element, so that what comes
-        before is left out.
+        C++ expression of the inputs, ``i`` and ``n``: whether a segment begins at the element. Elements before a
+        segment do not count in it.
     preamble : str
         C++ before the kernel: functions, structs, includes.
     acc : str, optional
-        Type of what is combined: a dtype's name or a C++ type, a struct of `preamble` for several numbers at once (the
-        map is then as in ``"{x, y}"``). Left out: the map's type, for integers with 64 bits and for half and bfloat16
-        float.
+        Type of the accumulator: a dtype's name, a C++ type, or a struct of `preamble` for several numbers at once.
+        The map is then written as ``"{x, y}"``. Default: the map's type; 64-bit integers for integers; float for
+        half and bfloat16.
     options : CompileOptions, optional
 
     Returns
     -------
     Scan
-        Called as ``f(*inputs, axis=None, out=None, stream=None, size=None, initial=None, block_size=None)``.
+        Function, called as ``f(*inputs, axis=None, out=None, stream=None, size=None, initial=None,
+        block_size=None)``.
 
     Raises
     ------
     TemplateError
-        For declarations that cannot be read, `last_item` beside `segments`.
+        A declaration cannot be read, or `last_item` is used together with `segments`.
 
     Examples
     --------
@@ -257,48 +259,51 @@ def scan(
 
 
 class Scan(Folded):
-    """A function that scans arrays, made by `scan`.
+    """A function that scans arrays along an axis, made by `scan`.
 
-    Called as ``f(*inputs, axis=None, out=None, stream=None, size=None, initial=None, block_size=None)``: the inputs
-    scanned along `axis`. It may be called from several threads.
+    Called as ``f(*inputs, axis=None, out=None, stream=None, size=None, initial=None, block_size=None)``. It may be
+    called from several threads.
 
     Parameters
     ----------
     *inputs : array or number
-        The inputs: arrays of CuPy, of NumPy on the emulator, or of any library with DLPack; of shapes that can be
-        broadcast together and any strides. Raw ones are C-contiguous. Python numbers are weak, as NumPy 2 has it,
-        and go by value.
+        Inputs of shapes that can be broadcast together; any strides; raw inputs are C-contiguous. Arrays are
+        CuPy's, NumPy's on the emulator, or of any library with DLPack. Python numbers are weak, as in NumPy 2, and
+        are passed by value.
     axis : int or None
-        None: along all elements in row-major order, and the result has one dimension; inputs of several dimensions
-        that are not C-contiguous are copied for it.
+        Axis of the scan. None: all elements in row-major order; the result then has one dimension. Inputs of
+        several dimensions that are not C-contiguous are then copied first.
     out : array or tuple, optional
-        Where the outputs go, None for a new array: of the result's shape, any strides and a dtype that loses
-        nothing (of another dtype it is copied there). It may be an input itself that is not raw; inputs that
-        it overlaps otherwise are copied first. Raw outputs must be given. What the output statements leave out stays
-        as it was, and is 0 in a new array.
+        Output arrays, or None for a new array: the result's shape, any strides, and a dtype that loses no values.
+        An output of another dtype is copied from new memory. An output may be an input itself, unless the input is
+        raw. Inputs that overlap an output in another way are copied first. Raw outputs must be passed. Elements
+        that the output statements do not set keep their value; in a new array they are 0.
     stream : stream, optional
         Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
     size : int, optional
         Number of elements, if all inputs are raw or numbers. Default: the number of elements of the raw inputs.
     initial : number or struct, optional
-        What is combined before the first element of each line, and of each segment, given as the type that they are
-        combined in takes it: the `prev_item` there.
+        Value that is combined before the first element of each line and of each segment, in the accumulator's type.
+        It is the `prev_item` there.
     block_size : int, optional
-        Threads of a block, whole warps; left out, 256 to 1024 by the shape. One line takes 128 at least.
+        Threads of a block, whole warps. Default: 256 to 1024 by the shape. A scan of one line needs at least 128.
 
     Returns
     -------
     array or tuple of array
-        The order in which elements are combined depends on shapes, strides and the device alone: every run on every
-        stream gives the same bits.
+        Outputs. The order in which elements are combined depends only on shapes, strides and the device. Every run
+        on every stream gives the same bits.
 
     Raises
     ------
     ArgumentError
-        For types that cannot be deduced, shapes that cannot be broadcast, an axis out of range, an `out` or a
-        `block_size` that does not fit.
+        One of these:
+
+        - Types cannot be deduced, or shapes cannot be broadcast.
+        - The axis is out of range.
+        - `out` or `block_size` does not fit.
     CompileError
-        Placed in the expression.
+        The expression does not compile. The message gives the place in the expression.
     """
 
     recipe: ScanRecipe

@@ -80,14 +80,15 @@ class StencilRecipe(Declared):
     Attributes
     ----------
     halos : tuple of (tuple of int or None)
-        Of each input, how far its neighbours lie along each of three axes; None for one that is a number.
+        Greatest offsets of each input along each of three axes. None for an input that is a number.
     rank : int
+        Number of dimensions.
     points : int
-        The most neighbours of one input.
+        Greatest number of neighbours of one input.
     borders : tuple of str
-        Of each of three axes.
+        Border mode of each of three axes.
     constant : float
-        Beyond borders that are constant.
+        Value beyond borders of mode constant.
     """
 
     body: str
@@ -122,7 +123,7 @@ def offsets_of(op: str, name: str, body: str, is_open: bool) -> list[tuple[int, 
     Parameters
     ----------
     is_open : bool
-        Whether it may also look where only the kernel knows.
+        Whether the expression may also have offsets that are known only when the kernel runs.
 
     Raises
     ------
@@ -299,7 +300,7 @@ def traced(op: str, function: Callable[..., Any], names: Sequence[str], types: S
     Raises
     ------
     TemplateError
-        Saying where in the function.
+        The function cannot be traced. The message gives the place in the function.
     """
     trace = Trace(op, {})
     stands: list[Any] = []
@@ -361,10 +362,10 @@ class Stencil(GeneratedFunction):
     Parameters
     ----------
     *inputs : array or number
-        Arrays of one shape, with as many dimensions as the expression has offsets. Arrays that are not C-contiguous are
-        copied first. Numbers for inputs that the expression uses without offsets.
+        Arrays of one shape, with as many dimensions as the expression has offsets. Inputs that the expression uses
+        without offsets are numbers. Arrays that are not C-contiguous are copied first.
     out : array or tuple, optional
-        Output arrays of the inputs' shape and the outputs' dtypes, which overlap no input.
+        Output arrays of the inputs' shape and the outputs' dtypes, which overlap no input. Default: new arrays.
     stream : stream, optional
         Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
     steps : int
@@ -374,15 +375,18 @@ class Stencil(GeneratedFunction):
     Returns
     -------
     array or tuple of array
-        The outputs.
+        Outputs of the inputs' shape.
 
     Raises
     ------
     ArgumentError
-        Naming the argument: shapes that differ, sizes smaller than what the mode repeats, an `out` that overlaps, types
-        that cannot be deduced or would lose.
+        The message names the argument:
+
+        - Shapes differ, or a size is smaller than the halo that the mode repeats.
+        - `out` overlaps an input.
+        - Types cannot be deduced, or would lose values.
     CompileError
-        Placed in the expression.
+        The expression does not compile. The message gives the place in the expression.
     """
 
     _FAMILY, _OPTIONS = "stencil", MappingProxyType({"steps": 1})
@@ -618,27 +622,33 @@ def stencil(
     Parameters
     ----------
     outputs : str
-        ``"type name, …"``, as `elementwise` has them: dtypes, C++ types, type variables. Or a Python function of
-        ``u(dy, dx)`` and numbers, which is traced as `fuse` does it, once for each signature of types, with NumPy's
-        dtypes; then there is neither body nor inputs. Left out, a decorator for such a function.
+        Declarations ``"type name, …"``, as for `elementwise`: dtypes, C++ types, type variables. Or a Python
+        function of ``u(dy, dx)`` and numbers, which is traced as by `fuse`, once for each signature of types, with
+        NumPy's dtypes. With a function, leave out `body` and `inputs`. Without `outputs`, `stencil` returns a
+        decorator for such a function.
     body : str
         Value of the one output, or C++ statements that set the outputs. ``u(dx)``, ``u(dy, dx)`` or ``u(dz, dy, dx)``
         is an array's element at this offset from the computed element. Offsets are constant integers. half and bfloat16
         are read as float, and rounded when they are set.
     inputs : str, optional
-        Declarations, as `outputs`. Inputs that the body calls are arrays, other inputs are numbers. Default: the names
-        that the body calls with integers, in this order, of the first output's type.
+        Declarations, as for `outputs`. Inputs that the body calls are arrays, other inputs are numbers. Default:
+        the names that the body calls with integers, in this order, of the first output's type.
     name : str
         Name of the kernel, in messages and profilers.
     mode : str or sequence of str
-        Border mode, by SciPy's name; a sequence has a mode for each axis. ``reflect``: d c b a | a b c d | d c b a.
-        ``mirror``: d c b | a b c d | c b a. ``nearest``: a a | a b c d | d d. ``wrap``: c d | a b c d | a b.
-        ``constant``: `cval`.
+        Border mode, by SciPy's name, or a sequence with a mode for each axis:
+
+        - ``reflect``: d c b a | a b c d | d c b a.
+        - ``mirror``: d c b | a b c d | c b a.
+        - ``nearest``: a a | a b c d | d d.
+        - ``wrap``: c d | a b c d | a b.
+        - ``constant``: `cval`.
     cval : float
         Value outside the array for mode ``constant``.
     radius : int or sequence of int, optional
-        Greatest offset, for bodies whose offsets are no integer constants (loops); a sequence has one for each axis.
-        Default: read from the body. A greater constant offset is refused. A kernel that computes a greater one traps.
+        Greatest offset, or a sequence with one for each axis. It is needed if offsets are no integer constants
+        (loops). Default: read from the body. A greater constant offset is refused. A kernel that computes a greater
+        offset traps.
     preamble : str
         C++ before the kernel.
     options : CompileOptions, optional
@@ -646,12 +656,12 @@ def stencil(
     Returns
     -------
     Stencil or TracedStencil
-        Called as ``f(*inputs, out=None, stream=None, steps=1)``.
+        Function, called as ``f(*inputs, out=None, stream=None, steps=1)``.
 
     Raises
     ------
     TemplateError
-        For declarations and bodies that cannot be read.
+        A declaration or the body cannot be read.
 
     Examples
     --------
@@ -762,6 +772,7 @@ class TracedStencil:
     Attributes
     ----------
     function : callable
+        Python function that the stencil is traced from.
     """
 
     name: str

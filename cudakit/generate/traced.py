@@ -66,10 +66,11 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
     Attributes
     ----------
     trace : Trace
+        Trace that records the operations.
     operand_type : dtype or class
-        A Python number's class; such a value is weak.
+        Dtype of the value, or the class of a Python number, which is weak.
     name : str
-        Of the C++ variable.
+        Name of the C++ variable.
     """
 
     trace: Trace
@@ -488,25 +489,27 @@ class View(NamedTuple):
 class Trace:
     """Operations of a function on its arguments: C++ statements, each with a new name.
 
-    Arguments, reductions and views are sources: what elements of kernels are read of, and statements begin with.
+    Sources are arguments, reductions and views. Kernels read the elements of sources, and statements compute from
+    them.
 
     Attributes
     ----------
     op : str
         Name of the function.
     statements : list of Statement
+        Statements in their order.
     folds, views : dict
         Each reduction and each view, by its name.
     origins : dict
-        The arrays among the sources that each value comes of, which decide its shape.
+        Source arrays from which each value is computed. They decide its shape.
     written : list of Traced
-        The arguments that are written in place.
+        Arguments that are written in place.
     bounds : list of (str, dtype)
         Python ints among the arguments, by name, that became values of an integer dtype.
     shapes : dict
-        Of the arguments that are arrays.
+        Shape of each argument that is an array.
     asks_shapes : bool
-        Whether the function looked at a shape, so that it holds for these alone.
+        Whether the function read a shape. The trace is then valid for these shapes only.
     """
 
     def __init__(self, op: str, shapes: dict[str, tuple[int, ...]]) -> None:
@@ -520,7 +523,7 @@ class Trace:
         self._count = 0
 
     def refuse(self, operation: str) -> NoReturn:
-        """Raise, naming file and line of the user's code.
+        """Raise an error that names file and line of the user's code.
 
         Raises
         ------

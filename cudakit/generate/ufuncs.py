@@ -57,7 +57,7 @@ def types_of(ufunc: np.ufunc, method: str, x: np.dtype, dtype: Any, out: Any = N
     Raises
     ------
     ArgumentError
-        For functions that have no such method, or none for these elements.
+        The function has no such method, or none for elements of this dtype.
     """
     op = f"{ufunc.__name__}.{method}"
     if ufunc.nin != 2 or ufunc.nout != 1:
@@ -314,10 +314,11 @@ class Entry(NamedTuple):
     Attributes
     ----------
     expression : str
-        C++ of the functions of <cudakit/ufunc/all.cuh>.
+        C++ expression, with the functions of <cudakit/ufunc/all.cuh>.
     single, double : float
-        Most ulps between the result and the exact value, in float32 and float64; 0.5 is correctly rounded, with the
-        same bits as NumPy's. logaddexp and logaddexp2: ulps of the larger input, where that is larger.
+        Greatest error in ulps of the exact value, in float32 and float64. An error of 0.5 means correctly rounded,
+        with the same bits as NumPy's. For logaddexp and logaddexp2: ulps of the larger input, if it is larger than
+        the result.
     """
 
     expression: str
@@ -427,29 +428,32 @@ class Ufunc(Elementwise):
         *,
         stream: Any = None,
     ) -> Any:
-        """Reduce x along `axis`, as `numpy.ufunc.reduce`.
+        """Reduce x along `axis`, as ``numpy.ufunc.reduce``.
 
         Parameters
         ----------
         x : array
-            Any shape and strides.
+            Input of any shape and strides.
         axis : int, several, or None
-            Axes to reduce. A single axis for functions whose order matters, such as subtract.
+            Axes to reduce. None: all axes. Functions whose order matters, such as subtract, take a single axis.
         dtype : dtype, optional
             Dtype of NumPy's loop and of the result.
         out : array, optional
-            Output of the result's shape; the result's dtype, or one of the same kind, to which the result is cast.
+            Output array: shape of the result, any strides; dtype of the result, or another of the same kind (then
+            the result is cast).
         keepdims : bool
             Whether reduced axes stay, with length 1.
         initial : number, optional
             First value of the reduction. Needed if there may be no elements and the function has no identity.
         where : array of bool, optional
-            Mask of the elements that count, broadcast to x.
+            Mask of the elements that count, broadcast to x's shape.
         stream : stream, optional
+            Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
         Raises
         ------
         ArgumentError
+            The axis is out of range, the function cannot reduce elements of this dtype, or `out` does not fit.
         """
         ufunc = self.ufunc
         op = f"{ufunc.__name__}.reduce"
@@ -506,10 +510,10 @@ class Ufunc(Elementwise):
     def reduceat(
         self, x: Any, indices: Any, axis: int = 0, dtype: Any = None, out: Any = None, *, stream: Any = None
     ) -> Any:
-        """out[j] = x[indices[j]] ∘ … ∘ x[indices[j + 1] − 1], as `numpy.ufunc.reduceat`.
+        """out[j] = x[indices[j]] ∘ … ∘ x[indices[j + 1] − 1], as ``numpy.ufunc.reduceat``.
 
-        Parameters are those of `reduce`. A thread does a stretch, so that long ones take their time. Indices in device
-        memory are not looked at before: what is out of range is cut to it.
+        Parameters are as for `reduce`. One thread computes each result, so long segments take long. Indices in
+        device memory are not checked before the launch: indices out of range are clipped.
         """
         ufunc = self.ufunc
         op = f"{ufunc.__name__}.reduceat"
@@ -543,23 +547,26 @@ class Ufunc(Elementwise):
         return self(*operands, **keywords)
 
     def at(self, x: Any, indices: Any, y: Any = None, *, stream: Any = None) -> None:
-        """x[indices] = f(x[indices], y) for each index, repeated indices included, as `numpy.ufunc.at`.
+        """x[indices] = f(x[indices], y) for each index, repeated indices included, as ``numpy.ufunc.at``.
 
         Parameters
         ----------
         x : array
-            Is changed.
+            Array that is changed in place.
         indices : array of int, or a tuple of such
-            Indices of x's first dimensions, broadcast together; modulo its extents, so that −1 is the last. Or NumPy's
-            other indices: slices, masks, ``...``, ``None`` and tuples of them with integers. For these, a number is
-            computed for each element of x. The host waits for the number of elements that a mask selects.
+            Indices of x's first dimensions, broadcast together; modulo its extents, so that −1 is the last. Or
+            NumPy's other indices: slices, masks, ``...``, ``None`` and tuples of them with integers. For these, a
+            number is computed for each element of x. The host waits for the number of elements that a mask selects.
         y : array or number, optional
-            The second argument of functions of two; broadcast to the shape of ``x[indices]``.
+            Second argument of functions of two arguments; broadcast to the shape of ``x[indices]``.
         stream : stream, optional
+            Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
         Raises
         ------
         ArgumentError
+            The number or the shapes of the arguments do not fit, an index is into an empty axis, or x's dtype would
+            lose values of the result.
 
         Notes
         -----
@@ -670,8 +677,8 @@ def _docstring(name: str, ufunc: np.ufunc) -> str:
 def converted_number(ufunc: np.ufunc, value: Any, dtype: np.dtype) -> Any:
     """Return a Python number as the argument of a function that computes in `dtype`.
 
-    What is beyond the range of floating point is infinite. An int beyond that of integers is, to comparisons, beyond
-    all of them; for other functions it is left as it is, and refused where it is passed.
+    A number beyond the range of floating point becomes infinite. An int beyond the range of an integer dtype
+    compares as beyond all its numbers. Other functions refuse such an int when it is passed.
     """
     value_type = value.__class__
     if value_type is int and dtype.kind in "iu":
@@ -714,16 +721,18 @@ def resolved(
     Parameters
     ----------
     ufunc : numpy.ufunc
+        NumPy's function.
     named_types : sequence of (str, dtype or class)
-        Name of each argument, and its dtype or, of a Python number, its class.
+        Name of each argument, and its dtype or the class of a Python number.
     dtype : dtype, optional
-        Of the outputs.
+        Dtype of the outputs.
     casting : str
-        How inputs may be cast.
+        Casts that are allowed for the inputs.
 
     Raises
     ------
     ArgumentError
+        The function has no loop for these types, or a cast is not allowed.
     """
     operand_types = [np.dtype("?") if operand_type is bool else operand_type for _, operand_type in named_types]
     # Left out where it says nothing: ml_dtypes' loops are found without it.
