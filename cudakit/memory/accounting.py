@@ -31,11 +31,12 @@ def set_kernel_limit(size: int | None, resource: str) -> int:
     size : int or None
         New limit in bytes. None: the device's default.
     resource : {"stack", "heap"}
+        Stack of each thread, or heap of all kernels.
 
     Raises
     ------
     LaunchError
-        If the device refuses the limit: a heap cannot change once kernels use memory of it.
+        The device refuses the limit. A heap cannot change once kernels use memory of it.
     """
     from cudakit.emulator.face import device_limits
 
@@ -280,7 +281,7 @@ def limit(size: int | None, kind: str = "device") -> Limit:
     Raises
     ------
     ArgumentError
-        For an unknown kind, or a size that is no positive whole number.
+        The kind is unknown, or the size is no positive whole number.
     """
     if size is not None:
         size = whole("memory.limit: size", size, 1)

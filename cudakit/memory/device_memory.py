@@ -31,11 +31,11 @@ class Box(NamedTuple):
     Attributes
     ----------
     space : {"host", "device", "array"}
-        ``array``: in the driver's own layout, which has no pitch.
+        Memory of the box. ``array``: in the driver's own layout, which has no pitch.
     address : int
-        Of the first byte; the handle of an array.
+        Address of the first byte, or the handle of an array.
     width, height, depth : int
-        Bytes of a row, rows of a slice, slices.
+        Bytes of a row, number of rows of a slice, number of slices.
     pitch, slice : int
         Bytes from row to row and from slice to slice; the latter is a multiple of the former.
     """
@@ -57,19 +57,20 @@ def boxes_of(
     Parameters
     ----------
     shape : sequence of int
-        Without zeros.
+        Shape of the arrays, without zeros.
     itemsize : int
+        Bytes of an element.
     *strides : sequence of int
-        Of each array, in bytes.
+        Strides of each array in bytes.
 
     Returns
     -------
     extents : (int, int, int)
         Width in bytes, height, depth.
     pitches : list of (int, int)
-        Of each array, pitch and slice.
+        Pitch and slice of each array.
     None
-        Where an array is no such box.
+        If an array has no such layout.
     """
     width, axes = itemsize, [axis for axis, extent in enumerate(shape) if extent != 1]
     while axes and all(steps[axes[-1]] == width for steps in strides):
@@ -143,7 +144,7 @@ def device_array(shape: tuple[int, ...], dtype: np.dtype, target: DeviceStream) 
     Raises
     ------
     LaunchError
-        Where there is not that much memory.
+        The device has not enough memory.
     """
     is_current = cupy.cuda.get_current_stream(target.device_id).ptr == target.handle
     with contextlib.nullcontext() if is_current else streams.cupy_stream(target.core):
@@ -170,6 +171,7 @@ class LayeredArray:
     Attributes
     ----------
     handle : int
+        Handle of the array in the driver.
     """
 
     handle: int
@@ -228,15 +230,19 @@ class SurfaceObject:
     Attributes
     ----------
     shape : tuple of int
-        Of the array that it was made of.
+        Shape of the array that was copied to the surface.
     dtype : numpy.dtype
+        Dtype of a component.
     channels : int
+        Number of components of an element.
     layered : bool
+        Whether the first axis counts layers.
     device_id : int
+        Number of the GPU.
     handle : int
-        What a kernel knows the surface by.
+        Number by which a kernel accesses the surface.
     resource : object
-        `resource.source` is the array in the driver's layout.
+        Owner of the memory. `resource.source` is the array in the driver's layout.
     """
 
     resource: Resource
@@ -342,7 +348,7 @@ def managed_array(size: int, shape: tuple[int, ...], dtype: np.dtype, target: De
     Raises
     ------
     LaunchError
-        Beyond what the device has free, or beyond the limit.
+        The array is larger than the free memory of the device, or than the limit allows.
     """
     with ledger.lock:
         device_id, size_before = target.device_id, ledger.managed.get(target.device_id, 0)

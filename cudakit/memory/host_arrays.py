@@ -26,7 +26,7 @@ KINDS = ("device", "pinned", "managed")
 
 
 def refuse_captured_copy(name: str, stream: Any) -> None:
-    """Raise if the stream is captured, and the copy is not made by the driver alone.
+    """Raise if the stream is captured, unless the driver alone makes the copy.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def output(out: np.ndarray | None, shape: tuple[int, ...], dtype: np.dtype) -> n
     Raises
     ------
     ArgumentError
-        Where it does not fit, or is read-only.
+        `out` does not fit, or is read-only.
     """
     if out is None:
         return np.empty(shape, dtype)
@@ -80,7 +80,7 @@ def check_host_output(name: str, out: Any, shape: tuple[int, ...], dtype: np.dty
     Raises
     ------
     ArgumentError
-        Where it is none, does not fit, or is read-only.
+        The output is no host array, does not fit, or is read-only.
     """
     if not isinstance(out, np.ndarray):
         raise ArgumentError(f"{name}: out must be a NumPy array, got {type(out).__name__}")
@@ -140,7 +140,7 @@ class Callee(Protocol):
 
 
 class HostArray:
-    """A host array as a kernel argument; made as `In`, `Out` or `InOut`.
+    """A host array as a kernel argument, made as `In`, `Out` or `InOut`.
 
     Parameters
     ----------
@@ -148,13 +148,13 @@ class HostArray:
         Host array of any shape and strides, and any dtype that the kernel takes, in the device's byte order. Host
         arrays of other libraries (torch on the CPU, DLPack) are accepted, too.
     const : bool
-        For `In` only: treat a parameter ``T*`` as ``const T*``, for a kernel that does not write it. Writes of the
-        kernel are not copied back. The emulator reports them as an error.
+        Whether to treat a parameter ``T*`` as ``const T*``, for a kernel that does not write it. Only for `In`.
+        Writes of the kernel are not copied back. The emulator reports them as an error.
 
     Raises
     ------
     ArgumentError
-        For an argument that is no host array, and for a read-only array that the kernel would write.
+        The argument is no host array, or a read-only array that the kernel would write.
     """
 
     array: np.ndarray

@@ -30,11 +30,13 @@ from cudakit.types.checked import dtype_of, flag, is_one_of
 
 
 class Registered:
-    """The page-locked memory of an array. Unlocked by `close`, the end of a ``with``, or with the last reference.
+    """The page-locked memory of an array. It is unlocked by `close`, at the end of a ``with``, or with the last
+    reference.
 
     Attributes
     ----------
     array : numpy.ndarray
+        Array whose memory is page-locked.
     """
 
     def __init__(self, array: np.ndarray, address: int | None) -> None:
@@ -56,27 +58,28 @@ class Registered:
 def register(array: np.ndarray) -> Registered:
     """Page-lock the memory of a host array where it is.
 
-    Copies from and to the array are then direct and asynchronous, as for ``ck.empty(kind="pinned")``. Kernels on a GPU
-    take the array as an argument, and read and write it over the bus. Locking takes about a millisecond for some MiB.
-    It is for arrays that another library has made and that are used often. Without a GPU nothing is locked.
+    Copies from and to the array are then direct and asynchronous, as for ``ck.empty(kind="pinned")``. Kernels on a
+    GPU take the array as an argument, and read and write it over the bus. Locking takes about a millisecond for some
+    MiB. Use it for arrays that another library has made and that are used often. Without a GPU nothing is locked.
 
     Parameters
     ----------
     array : numpy.ndarray
-        Writable host array of any strides. The whole extent of its elements is locked. Do not resize it meanwhile.
+        Writable host array of any strides. The whole byte range of its elements is locked. Do not resize it while
+        it is locked.
 
     Returns
     -------
     Registered
-        A context manager whose value is the array, or an object to keep and to `close`. It waits for all work of the
+        Context manager whose value is the array, or an object to keep and to `close`. It waits for all work of the
         GPUs before it unlocks.
 
     Raises
     ------
     ArgumentError
-        For an argument that is no host array, is empty or is read-only.
+        The argument is no host array, is empty or is read-only.
     LaunchError
-        If the driver does not lock the memory: a part is locked already, or it is too large.
+        The driver does not lock the memory: a part is locked already, or it is too large.
 
     Examples
     --------
@@ -129,13 +132,17 @@ def empty(shape: int | tuple[int, ...], dtype: Any, kind: Kind = "device", strea
     Parameters
     ----------
     shape : int or tuple of int
+        Shape of the array.
     dtype : dtype
+        Dtype of the array.
     kind : {"device", "pinned", "managed"}
-        ``"device"``: a CuPy array, from CuPy's pool.
-        ``"pinned"``: a NumPy array in pinned host memory, which devices copy from and to at full speed and
-        asynchronously. It returns to cudakit's pool when the array and all views of it are gone.
-        ``"managed"``: a CuPy array in memory that the driver moves between host and device as it is used; `host_view`
-        is the same memory as a NumPy array, `prefetch` moves it ahead of use.
+        Kind of memory:
+
+        - ``"device"``: a CuPy array, from CuPy's pool.
+        - ``"pinned"``: a NumPy array in pinned host memory. Devices copy from and to it at full speed and
+          asynchronously. It returns to cudakit's pool when the array and all views of it are gone.
+        - ``"managed"``: a CuPy array in memory that the driver moves between host and device as it is used.
+          `host_view` is the same memory as a NumPy array, `prefetch` moves it ahead of use.
     stream : stream, optional
         Stream that first uses device or managed memory. Default: CuPy's current stream. With an emulated stream, or
         without a GPU, every kind is a NumPy array.
@@ -143,13 +150,14 @@ def empty(shape: int | tuple[int, ...], dtype: Any, kind: Kind = "device", strea
     Returns
     -------
     cupy.ndarray or numpy.ndarray
+        New array. On the emulator: a NumPy array.
 
     Raises
     ------
     ArgumentError
-        For an unknown kind, an invalid shape, and a dtype of Python objects.
+        The kind is unknown, the shape is invalid, or the dtype is of Python objects.
     LaunchError
-        If there is not enough memory, or `limit` forbids it. The error names the bytes requested and the bytes in use.
+        There is not enough memory, or `limit` forbids it. The error names the bytes requested and the bytes in use.
         Managed memory beyond the device's free memory is refused, although the driver would allocate it.
     """
     if not is_one_of(kind, KINDS):
@@ -182,18 +190,20 @@ def empty_pitched(shape: tuple[int, ...], dtype: Any, kind: Kind = "device", str
     Parameters
     ----------
     shape : tuple of int, (…, height, width)
+        Shape of the array, of at least two dimensions.
 
     Returns
     -------
     cupy.ndarray or numpy.ndarray
-        A view of an array with longer rows, which is its ``base``. Pass it to kernels that take
-        ``cudakit::strided<T, RANK>``, or pass ``base`` and the pitch ``strides[-2]``.
+        View of an array with longer rows, which is its ``base``. Pass it to kernels that take ``cudakit::strided<T,
+        RANK>``, or pass ``base`` and the pitch ``strides[-2]``.
 
     Raises
     ------
     ArgumentError
-        For fewer than two dimensions, and as `empty` does.
+        There are fewer than two dimensions, or an error of `empty`.
     LaunchError
+        As for `empty`.
     """
     if not isinstance(shape, tuple | list) or len(shape) < 2:
         raise ArgumentError(f"shape is a tuple of two or more ints, (…, height, width), got {shortened(shape)}")
@@ -209,12 +219,13 @@ def empty_pitched(shape: tuple[int, ...], dtype: Any, kind: Kind = "device", str
 def allocated(shape: int | tuple[int, ...], dtype: Any, kind: Kind = "device", stream: Any = None) -> Iterator[Any]:
     """Allocate an array for a ``with`` block, as `empty` does, and release it at the end of the block.
 
-    At the end of the block the array becomes empty (shape ``(0,)``). Its memory is given back once `stream` has
-    finished its work so far, and with the last view of the array.
+    At the end of the block the array becomes empty (shape ``(0,)``). Its memory is free for reuse when two things
+    have happened: `stream` has finished its work so far, and the last view of the array is gone.
 
     Yields
     ------
     cupy.ndarray or numpy.ndarray
+        Array for the block.
 
     Examples
     --------
@@ -238,7 +249,7 @@ def host_view(array: Any) -> np.ndarray:
     Raises
     ------
     ArgumentError
-        For an array that is not in managed memory.
+        The array is not in managed memory.
     """
     if type(array) is np.ndarray:
         return array
@@ -267,7 +278,7 @@ def prefetch(array: Any, stream: Any, to: Literal["device", "host"] = "device") 
     Raises
     ------
     ArgumentError
-        For an array that `empty` did not make as managed, and another `to`.
+        `empty` did not make the array as managed, or `to` is unknown.
     """
     if not is_one_of(to, ("device", "host")):
         raise ArgumentError(f"a managed array is moved to 'device' or 'host', got {shortened(to)}")
@@ -283,15 +294,15 @@ def to_device(array: Any, stream: Any = None, out: Any = None) -> Any:
     Parameters
     ----------
     array : numpy.ndarray or cupy.ndarray
-        A host array of any shape, strides and dtype, or a CuPy array. The call reads a host array before it returns.
-        Exception: a pinned C-contiguous array is read when the stream reaches the copy. Do not change it until then. A
-        CuPy array on another device must be C-contiguous. It is copied after all work of other streams on it, directly
-        if the driver allows one device to access the other.
+        Host array of any shape, strides and dtype, or a CuPy array. The call reads a host array before it returns.
+        Exception: a pinned C-contiguous array is read when the stream reaches the copy. Do not change it until
+        then. A CuPy array on another device must be C-contiguous. It is copied after all work of other streams on
+        it, directly if the driver allows one device to access the other.
     stream : stream, optional
         Stream of the copy. Default: CuPy's current stream, or the emulator's stream without a GPU.
     out : cupy.ndarray, optional
-        Target of the copy, of the same shape and dtype; any strides. Or another object with
-        ``__cuda_array_interface__`` or DLPack; a NumPy array on the emulator. Default: a new array.
+        Target of the copy, of the same shape and dtype; any strides. It may be another object with
+        ``__cuda_array_interface__`` or DLPack, or a NumPy array on the emulator. Default: a new array.
 
     Returns
     -------
@@ -301,10 +312,9 @@ def to_device(array: Any, stream: Any = None, out: Any = None) -> Any:
     Raises
     ------
     ArgumentError
-        For an argument that is no such array, and for an `out` that does not fit, is read-only or on another device.
+        The argument is no such array, or `out` does not fit, is read-only or is on another device.
     LaunchError
-        If the device has not enough memory. While the stream is captured: for an array that is not pinned and
-        C-contiguous.
+        The device has not enough memory. While the stream is captured: the array is not pinned and C-contiguous.
     """
     stream = stream_or_current(stream)
     backend = backend_of(stream)
@@ -319,7 +329,7 @@ def to_host(array: Any, stream: Any = None, out: np.ndarray | None = None, wait:
     Parameters
     ----------
     array : cupy.ndarray
-        A device array, or another object with ``__cuda_array_interface__`` or DLPack. Strided arrays are made
+        Device array, or another object with ``__cuda_array_interface__`` or DLPack. Strided arrays are made
         contiguous on the device first. On the emulator: a NumPy array.
     stream : stream, optional
         Stream of the copy. Default: CuPy's current stream, or the emulator's stream for a NumPy array.
@@ -338,10 +348,10 @@ def to_host(array: Any, stream: Any = None, out: np.ndarray | None = None, wait:
     Raises
     ------
     ArgumentError
-        For an argument that is no device array, and for an `out` that does not fit or is read-only.
+        The argument is no device array, or `out` does not fit or is read-only.
     LaunchError
-        If earlier work of the stream has failed. While the stream is captured: unless `out` is pinned and C-contiguous,
-        and `wait` is False.
+        Earlier work of the stream has failed. While the stream is captured: `out` is not pinned and C-contiguous,
+        or `wait` is True.
     """
     wait = flag("to_host: wait", wait)
     stream = stream_or_current(stream, array)
@@ -374,9 +384,9 @@ def copy(target: Any, source: Any, stream: Any = None) -> None:
     Raises
     ------
     ArgumentError
-        If both do not fit each other, the target is read-only, or neither is on the stream's device.
+        Source and target do not fit each other, the target is read-only, or neither is on the stream's device.
     LaunchError
-        While the stream is captured: for host arrays that are not pinned.
+        While the stream is captured: a host array is not pinned.
 
     Examples
     --------
@@ -415,6 +425,7 @@ def copy_in(host: np.ndarray, device: Any, stream: Any) -> None:
     device : cupy.ndarray
         Device array. On the emulator: a NumPy array.
     stream : stream
+        Stream of the copy.
     """
     backend_of(stream).copy("copy_in", host, device, stream)
 

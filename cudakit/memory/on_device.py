@@ -76,7 +76,7 @@ class Temporaries:
     arguments : sequence
         The call's arguments.
     positions : sequence of (int, str, bool)
-        Position of each host array, name of its parameter, and whether that is a pointer.
+        Position of each host array, name of its parameter, and whether the parameter is a pointer.
 
     Attributes
     ----------
@@ -133,14 +133,14 @@ class Temporaries:
         self._spans: list[tuple[Callable[[], np.ndarray | None], Range | None]] = [(_nobody, None)] * len(values)
 
     def launch(self, kernel: Callee, stream: Any, config: Any, arguments: Sequence[Any]) -> None:
-        """Copy in, launch, copy out.
+        """Copy the inputs in, launch the kernel, and copy the outputs out.
 
         Raises
         ------
         ArgumentError
-            Where the arguments do not fit; arrays overlap, one of which is written.
+            The arguments do not fit, or a written array overlaps another array.
         LaunchError
-            Where earlier results were lost.
+            Earlier results were lost.
         """
         self.let_go()
         hosts = [arguments[position].array for position in self._positions]

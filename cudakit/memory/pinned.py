@@ -1,8 +1,8 @@
 """Pinned host memory, pooled, and the bare asynchronous copies between it and a device.
 
-The driver takes about a millisecond to pin a few MiB, so blocks are kept and handed out again: sizes are powers of
-two up to `LARGEST_CLASS` and multiples of it above. A block given back with an event is handed out again once the
-event is done. Where there is no GPU, blocks are plain host memory, so that the same programs run.
+The driver takes about a millisecond to pin a few MiB, so blocks are kept for reuse. Sizes are powers of two up to
+`LARGEST_CLASS` and multiples of `LARGEST_CLASS` above. A block returned with an event is reused once the event is
+done. Without a GPU, blocks are plain host memory, so the same programs run.
 """
 
 from __future__ import annotations
@@ -34,15 +34,16 @@ _HOST_TO_DEVICE, _DEVICE_TO_HOST = 1, 2
 
 
 class Block:
-    """Pinned memory that one caller owns until it is given back.
+    """Pinned memory that one caller owns until it returns the block.
 
     Attributes
     ----------
     array : numpy.ndarray
         All bytes of the block, uint8; at least as many as requested.
     address : int
+        Address of the first byte.
     size : int
-        Bytes.
+        Size in bytes.
     """
 
     __slots__ = ("_marks", "_out", "_pool", "address", "array", "size")
@@ -73,7 +74,7 @@ class Block:
         Raises
         ------
         LaunchError
-            If it was given back before.
+            The block was returned before.
         """
         self._pool._give_back(self, after)
 
@@ -97,9 +98,9 @@ class Pool:
     Parameters
     ----------
     allocate : callable
-        ``allocate(size)``: a new uint8 array of `size` bytes, freed when nobody refers to it.
+        Function ``allocate(size)``, which returns a new uint8 array of `size` bytes, freed with its last reference.
     keep_bytes : int
-        Most bytes of free memory that are kept and not freed.
+        Greatest number of free bytes that the pool keeps.
     """
 
     def __init__(self, allocate: Callable[[int], np.ndarray], keep_bytes: int = KEPT) -> None:
@@ -120,14 +121,16 @@ class Pool:
         Parameters
         ----------
         nbytes : int
+            Least size of the block in bytes.
         patient : bool
-            Whether to wait for a block that is given back with an event, rather than exceed the bytes that the pool
+            Whether to wait for a block that was returned with an event, rather than exceed the bytes that the pool
             keeps.
 
         Raises
         ------
         LaunchError
-            Beyond the limit, or if the driver has no more memory. The error names the bytes requested and in use.
+            The limit would be exceeded, or the driver has no more memory. The error names the bytes requested and
+            in use.
         """
         size = _rounded(nbytes)
         block = self._pop(size)
@@ -262,7 +265,7 @@ class _PageLocked(Exported):
 
 
 class Lease:
-    """A pinned block owned by an array and its views. Given back with the last of them.
+    """A pinned block owned by an array and its views. It is returned to the pool with the last of them.
 
     Attributes
     ----------

@@ -183,12 +183,12 @@ class Courier:
     # ── the caller's side ────────────────────────────────────────────────────────────────────────────────────────
 
     def open(self, host: np.ndarray, target: DeviceStream, pieces: int) -> Shipment:
-        """Announce a shipment of so many pieces.
+        """Announce a shipment of a number of pieces.
 
         Raises
         ------
         LaunchError
-            If an earlier shipment failed and no call has reported it.
+            An earlier shipment failed and no call has reported it.
         """
         self.raise_failure()
         with self._lock:
@@ -206,6 +206,7 @@ class Courier:
         Raises
         ------
         LaunchError
+            An earlier shipment failed and no call has reported it.
         """
         if self._failure is not None:
             with self._lock:
@@ -378,7 +379,7 @@ def bounds_of(host: np.ndarray) -> tuple[int, int]:
 
 
 def check(status: int) -> None:
-    """Raise if the driver refused.
+    """Raise if the driver returned an error.
 
     Raises
     ------
@@ -576,7 +577,7 @@ def deliver(pointer: int, host: np.ndarray, target: DeviceStream) -> None:
     Raises
     ------
     LaunchError
-        If an earlier delivery failed.
+        An earlier delivery failed.
     """
     settle(host, unless=target.handle)
     if not host.nbytes:
@@ -605,7 +606,7 @@ def ship(parts: Sequence[tuple[np.ndarray, np.ndarray]], block: pinned.Block, ta
     Parameters
     ----------
     parts : sequence of (numpy.ndarray, numpy.ndarray)
-        Each host array, and the part of the block.
+        Each host array, with the part of the block to copy to it.
     """
     shipments: list[Shipment] = []
     try:

@@ -53,8 +53,8 @@ def texture(
         Texels of 8, 16 or 32-bit integers, float16 or float32. A surface (of ``ck.surface``) is read in its own memory,
         and has its own channels and layers.
     filter : {"point", "linear"}
-        Result of a lookup: the nearest texel, or the surrounding texels weighted by distance (float texels, or
-        ``read="normalized"``).
+        Result of a lookup: the nearest texel (``point``), or the surrounding texels weighted by distance
+        (``linear``: float texels, or ``read="normalized"``).
     address : str or tuple of str
         Result outside the texture, for all axes or for each of x, y, z: the nearest texel (``clamp``), zero
         (``border``), the repeated texture (``wrap``), or the mirrored texture (``mirror``). The last two need
@@ -64,24 +64,27 @@ def texture(
     read : {"element", "normalized"}
         Whether a lookup gives texels as they are, or 8 and 16-bit integers as floats in [0, 1] or [-1, 1].
     channels : {1, 2, 4}
-        Components of a texel; from 2 on, the last axis of `array`.
+        Number of components of a texel; from 2 on, the last axis of `array`.
     memory : {"array", "linear"}
-        ``array``: a copy of the texels as of this call, which waits for all that the GPU was given, in the layout that
-        ``tex1D``, ``tex2D`` and ``tex3D`` read.
-        ``linear``: the array's own memory, so that later changes show; in one dimension read by ``tex1Dfetch``, which
-        finds zero outside, in two by ``tex2D``.
+        Memory that kernels read:
+
+        - ``array``: a copy of the texels as of this call, in the layout that ``tex1D``, ``tex2D`` and ``tex3D``
+          read. The call waits for all earlier work of the GPU.
+        - ``linear``: the array's own memory, so later changes are visible. One dimension is read by ``tex1Dfetch``,
+          which returns zero outside. Two dimensions are read by ``tex2D``.
     layered : bool
-        Whether the first axis counts layers, for ``tex1DLayered``, ``tex2DLayered`` and, of 6 layers a cube,
-        ``texCubemap``. On the emulator only.
+        Whether the first axis counts layers, for ``tex1DLayered``, ``tex2DLayered`` and ``texCubemap`` (6 layers a
+        cube). On the emulator only.
 
     Returns
     -------
     cudakit.emulator.resources.texture.TextureObject or cuda.core.texture.TextureObject
+        Texture to pass to kernels.
 
     Raises
     ------
     ArgumentError
-        If there is no such texture.
+        CUDA has no such texture.
     """
     normalized, layered = flag("texture: normalized", normalized), flag("texture: layered", layered)
     for name, value in {"filter": filter, "read": read, "memory": memory}.items():
@@ -261,23 +264,24 @@ def surface(array: Any, *, channels: Literal[1, 2, 4] = 1, layered: bool = False
     Parameters
     ----------
     array : numpy.ndarray or cupy.ndarray, shape ([depth or layers,] [height,] width[, channels])
-        8, 16 or 32-bit integers, float16 or float32. Copied as of this call, which waits for all that the GPU was
-        given.
+        Elements of 8, 16 or 32-bit integers, float16 or float32. They are copied as of this call, which waits for
+        all earlier work of the GPU.
     channels : {1, 2, 4}
-        Components of an element; from 2 on, the last axis of `array`.
+        Number of components of an element; from 2 on, the last axis of `array`.
     layered : bool
-        Whether the first axis counts layers, for ``surf1DLayeredread``, ``surf2DLayeredread`` and, of 6 layers a cube,
-        ``surfCubemapread``.
+        Whether the first axis counts layers, for ``surf1DLayeredread``, ``surf2DLayeredread`` and
+        ``surfCubemapread`` (6 layers a cube).
 
     Returns
     -------
     SurfaceObject
-        With ``shape``, ``dtype``, ``channels``, ``layered`` and ``handle``, the number that kernels know it by.
+        Surface with ``shape``, ``dtype``, ``channels``, ``layered`` and ``handle``, the number by which kernels
+        access it.
 
     Raises
     ------
     ArgumentError
-        If there is no such surface.
+        CUDA has no such surface.
 
     Examples
     --------
@@ -328,36 +332,37 @@ def tensor_map(
 ) -> Any:
     """Return the tensor map of an array, for a kernel's ``const __grid_constant__ CUtensorMap`` parameter.
 
-    The kernel copies boxes of the array to and from shared memory with ``cp.async.bulk.tensor``; its coordinates have
-    the fastest dimension first, where `box` and `element_strides` are in the array's own order.
+    The kernel copies boxes of the array to and from shared memory with ``cp.async.bulk.tensor``. Coordinates in the
+    kernel have the fastest dimension first. `box` and `element_strides` are in the array's own order.
 
     Parameters
     ----------
     array : array
-        Of one to five dimensions, the last contiguous; in device memory, or NumPy's for the emulator. It must live as
-        long as kernels use the map; the emulator's map keeps it.
+        Array of one to five dimensions, the last contiguous; in device memory, or a NumPy array for the emulator.
+        It must live as long as kernels use the map. The emulator's map keeps it alive.
     box : sequence of int
-        Elements of a box, 1 to 256 a dimension; a row of it is a multiple of 16 bytes.
+        Extents of a box in elements, 1 to 256 a dimension. A row of the box is a multiple of 16 bytes.
     element_strides : sequence of int, optional
-        Step in elements within the box, 1 to 8 a dimension; default 1. The last must be 1.
+        Steps within the box in elements, 1 to 8 a dimension. The last must be 1. Default: 1.
     swizzle : str
-        Bytes over which 16-byte chunks of a box are permuted in shared memory, to avoid bank conflicts. A row of the
-        box must not be longer. A shorter row takes as many bytes of shared memory.
+        Number of bytes within which 16-byte chunks of a box are permuted in shared memory, to avoid bank conflicts.
+        A row of the box must not be longer. A shorter row takes as many bytes of shared memory.
     fill : str
         Value read outside the array.
     interleave : str
-        Layout of the tensor in memory; the emulator has ``"none"`` only.
+        Layout of the tensor in memory. The emulator supports ``"none"`` only.
     l2_promotion : str
         Least number of bytes that a read loads into the L2 cache.
 
     Returns
     -------
     cuda.core.TensorMapDescriptor or the emulator's map
+        Tensor map to pass to kernels.
 
     Raises
     ------
     ArgumentError
-        For arrays and boxes that no tensor map can describe.
+        No tensor map can describe the array or the box.
     """
     words: dict[str, str] = {"swizzle": swizzle, "fill": fill, "interleave": interleave, "l2_promotion": l2_promotion}
     for name, value in words.items():

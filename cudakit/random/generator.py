@@ -46,7 +46,7 @@ class Fill(NamedTuple):
     kernel : Kernel
         Kernel that takes the result, its size, keys, stream number, position, and `arguments`.
     drawn : int
-        Numbers made from the words at one position.
+        Number of results made from the words at one position.
     arguments : tuple
         Further arguments of the kernel.
     """
@@ -240,14 +240,18 @@ class Generator:
     Notes
     -----
     `numpy.random.SeedSequence` turns the seed into a key of 64 bits and a stream number of 56 bits. A position of 64
-    bits counts within the stream. Generators with other seeds, and spawned generators, have other keys and stream
-    numbers, and then share no word. Two of them have the same with a chance of 2⁻¹²⁰. Jumped generators always have
-    other stream numbers.
+    bits counts within the stream.
+
+    Generators with other seeds, and spawned generators, have other keys and stream numbers, and then share no word. The
+    chance that two generators have the same key and stream number is 2⁻¹²⁰. Jumped generators always have other stream
+    numbers.
 
     Each method takes `out`, an array of any strides to fill, and `stream`. Without both, the numbers are made on the
     execution place of ``ck.stream()``. ``size=None`` is one number, an array of no dimensions. Arguments such as `low`
-    and `scale` are numbers, not arrays. A call captured in a graph draws the same numbers at each launch of the graph.
-    A generator may be used from several threads.
+    and `scale` are numbers, not arrays.
+
+    A call captured in a graph draws the same numbers at each launch of the graph. A generator may be used from several
+    threads.
     """
 
     def __init__(self, seed: Any = None) -> None:
@@ -335,31 +339,35 @@ class Generator:
         out: Any = None,
         stream: Any = None,
     ) -> Any:
-        """out[k] uniform in [low, high)
+        """out[k] uniform in [low, high).
 
         Parameters
         ----------
         low, high : float
-            Numbers of the dtype.
+            Bounds of the numbers, as numbers of the dtype. The upper bound is excluded.
         size : int or tuple of int, optional
+            Shape of the result. None: the shape of `out`, else one number.
         dtype : dtype, optional
             float16, bfloat16, float32 or float64. Default: dtype of `out`, else float64.
         out : array, optional
+            Output array of any strides, to fill.
         stream : stream, optional
             Stream to run on. Default: CuPy's current stream, or the emulator.
 
         Returns
         -------
         array
+            `out`, or a new array.
 
         Raises
         ------
         ArgumentError
+            The dtype is not supported, the bounds do not fit the dtype, or `out` does not fit.
 
         Notes
         -----
-        low + u · (high − low) for u a multiple of 2⁻²⁴ (float32), 2⁻⁵³ (float64) or 2⁻¹⁶, rounded toward −∞: never
-        `high`.
+        The number is low + u · (high − low), rounded toward −∞ and never `high`. The random u is a multiple of 2⁻²⁴
+        (float32), 2⁻⁵³ (float64) or 2⁻¹⁶ (float16, bfloat16).
         """
         bounds = _number("uniform", "low", low), _number("uniform", "high", high)
         return self._filled("uniform", (uniform, *bounds), size, dtype, out, stream)
@@ -382,10 +390,11 @@ class Generator:
     ) -> Any:
         """out[k] of the normal distribution of mean `loc` and standard deviation `scale`.
 
-        Parameters and errors are those of `uniform`. The method is Box and Muller's. Each operation is rounded by
-        itself, so that the bits are the same everywhere. A number is within 4 ulp of the exact functions of its words,
-        and at most 6.8 standard deviations from the mean (9.5 in float64). float16 and bfloat16 are rounded float32
-        numbers.
+        Parameters and errors are as for `uniform`. The method is Box and Muller's. Each operation is rounded by
+        itself, so the bits are the same everywhere.
+
+        A number is within 4 ulp of the exact functions of its words. It is at most 6.8 standard deviations from the
+        mean (9.5 in float64). float16 and bfloat16 are rounded float32 numbers.
         """
         of = _number("normal", "loc", loc), _number("normal", "scale", scale)
         return self._filled("normal", (normal, *of), size, dtype, out, stream)
@@ -417,24 +426,30 @@ class Generator:
         low, high : int
             Bounds. A single argument is `high`, and `low` is 0.
         size : int or tuple of int, optional
+            Shape of the result. None: the shape of `out`, else one number.
         dtype : dtype, optional
             Integer dtype or bool. Default: dtype of `out`, else int64.
         endpoint : bool
+            Whether `high` is included.
         out : array, optional
+            Output array of any strides, to fill.
         stream : stream, optional
+            Stream to run on. Default: CuPy's current stream, or the emulator.
 
         Returns
         -------
         array
+            `out`, or a new array.
 
         Raises
         ------
         ArgumentError
+            The dtype is no integer dtype, the bounds do not fit the dtype, or `out` does not fit.
 
         Notes
         -----
-        Lemire's method: a word that would favour some integers is replaced by another word of the same position. At
-        most 2⁻²⁵⁵ of the numbers are not corrected.
+        The method is Lemire's: a word that would favour some integers is replaced by another word of the same position.
+        At most 2⁻²⁵⁵ of the numbers are not corrected.
         """
         op = "integers"
         first, end = (0, low) if high is None else (low, high)
@@ -500,29 +515,36 @@ class Generator:
         Parameters
         ----------
         a : array or int
+            Array whose slices are drawn, or a number of integers.
         size : int or tuple of int, optional
+            Shape of the drawn slices. None: one slice.
         replace : bool
             Whether a slice may be drawn several times.
         p : sequence of float, optional
             Probabilities, with the sum 1. They are read on the host, which waits for an array on a GPU. Default: equal
             probabilities.
         axis : int
+            Axis of `a` along which slices are drawn.
         out : array, optional
+            Output array of any strides, to fill.
         stream : stream, optional
+            Stream to run on. Default: CuPy's current stream, or the emulator.
 
         Returns
         -------
         array
-            The drawn slices. For an int `a`: integers, int64.
+            Drawn slices. For an int `a`: integers of int64.
 
         Raises
         ------
         ArgumentError
+            There are not enough slices to draw from, the probabilities do not fit, or `out` does not fit.
 
         Notes
         -----
         Without `replace` the slices come in random order. With `p` each slice is drawn by the weights of the slices
-        that are left: the slices are sorted by exponential numbers over the weights (Efraimidis and Spirakis, 2006).
+        that are left. For this, the slices are sorted by exponential numbers over the weights (Efraimidis and Spirakis,
+        2006).
         """
         op = "choice"
         is_count = isinstance(a, int | np.integer) and not isinstance(a, bool)
