@@ -85,9 +85,9 @@ class _Sink(contextlib.AbstractContextManager[Any]):
 
     def __getstate__(self) -> dict[str, Any]:
         if self._is_open or self._path is None:
-            reason = "one that is open" if self._is_open else "memory or a connection of a process"
+            reason = "is open" if self._is_open else "writes to memory or a connection of this process"
             raise ArgumentError(
-                f"this sink ({type(self).__name__}) cannot be pickled: it is {reason}. Workers return results, and one "
+                f"this sink ({type(self).__name__}) cannot be pickled: it {reason}. Workers return results, and one "
                 "process writes them; to_zarr(path, like=chunks) is written to by all"
             )
         return {**self.__dict__, "_path": self._path.absolute()}

@@ -189,7 +189,7 @@ def test_a_kernel_that_runs_goes_on_when_it_has_to_go(held: module.Programs, add
     printing(emulator.stream(output=take), ONCE, x)
     assert (x.tolist(), seen) == ([8, 16, 0], [*range(1001, 1006)] * 2)
     x[2] = 100
-    with pytest.raises(ck.EmulationError, match=r"^f: ld.*element 100 of 3"):
+    with pytest.raises(ck.EmulationError, match=r"^f: ld.*x with 3 elements: element 100 is past the end"):
         printing(emulator.stream(output=take), ONCE, x)
 
 

@@ -239,11 +239,11 @@ def test_bad_input(stream: Any, xp: Any) -> None:
         ("cannot be broadcast", lambda: add(x, x[:, 1:], stream=stream)),
         ("not an array", lambda: add(x, 2, stream=stream)),
         ("x is of datetime64.*and y of float32: ", lambda: add(np.zeros(3, "M8[s]"), np.zeros(3, F4))),
-        ("add: x has dtype datetime64|datetime64.* is not a number", lambda: add(*[np.zeros(3, "M8[s]")] * 2)),
+        ("add: x has dtype datetime64|add: datetime64.* is not supported", lambda: add(*[np.zeros(3, "M8[s]")] * 2)),
         ("out has shape", lambda: add(x, x, out=xp.zeros((4, 5), F4), stream=stream)),
         ("out has dtype int32, the result has float32", lambda: add(x, x, out=xp.zeros((4, 6), "i4"), stream=stream)),
         ("cast: dtype must be a dtype, got 'floaty'", lambda: cast(x, "floaty", stream=stream)),
-        ("is not a number", lambda: cast(x, np.dtype("M8[s]"), stream=stream)),
+        ("datetime64.* is not supported", lambda: cast(x, np.dtype("M8[s]"), stream=stream)),
         ("other order", lambda: cast(x, np.dtype(">f4"), stream=stream)),
     ]
     for words, call in wrong:

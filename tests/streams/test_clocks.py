@@ -208,12 +208,12 @@ def test_conflicts_tell_of_implied_ones_too() -> None:
     launch(clocks, "a", writes=[X])
     launch(clocks, "b", reads=[LEFT])
     found = clocks.conflicts("b", clocks.touch(writes=[X]))
-    assert [(each.use.stream, each.overlap, each.kind, each.implied) for each in found] == [
+    assert [(each.use.stream, each.overlap, each.hazard, each.implied) for each in found] == [
         ("a", LEFT, "write after write", True),
         ("a", RIGHT, "write after write", True),
     ]
     found = clocks.conflicts("c", clocks.touch(writes=[LEFT]))
-    assert {(each.use.stream, each.kind, each.implied) for each in found} == {
+    assert {(each.use.stream, each.hazard, each.implied) for each in found} == {
         ("a", "write after write", False),
         ("b", "write after read", False),
     }

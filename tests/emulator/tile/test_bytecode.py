@@ -130,7 +130,7 @@ def test_versions_that_are_not_known(version: tuple[int, int], message: str) -> 
 
 def test_nothing_is_no_bytecode() -> None:
     for code in (b"", b"\x7fTileIR\0", b"PTX", bytes(100)):
-        with pytest.raises(CompileError, match="no Tile IR"):
+        with pytest.raises(CompileError, match="not Tile IR"):
             tile_bytecode.read(code)
 
 
