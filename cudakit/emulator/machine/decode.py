@@ -3,8 +3,8 @@
 `INSTRUCTIONS` is the table: opcode → maker, filled by the family modules (`words`, `access`, `warp`, `barrier`,
 `atomic`, `control`, …). A maker takes an instruction and its `Context`, which has the registers and variables of its
 function (`Symbols`). The maker binds each operand once, to a function that reads or writes the operand for the lanes of
-an index. It returns a `Step`, which runs for these lanes, or a `Control`, which may move lanes to other places or make
-them wait.
+an index. The maker returns a `Step` or a `Control`, which runs for the lanes of an index. A `Control` may also move
+lanes to other places or make them wait.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ class Symbols:
     storage : dict of str to numpy.ndarray
         Bytes of each variable in global or constant memory.
     addresses : dict of str to int
-        Addresses of these variables.
+        Address of each variable in `storage`.
     constants : list of (int, int)
         Address and size in bytes of each variable in constant memory.
     numbers : dict of str to int
         Number of each function.
     shared : frozenset of str
-        Names of the variables in shared memory; each kernel places them itself.
+        Names of the variables in shared memory, which each kernel places itself.
     linked : Linked
         Symbols shared with other programs of the source.
     """
@@ -137,17 +137,21 @@ class Symbols:
             self.storage[variable.name][offset : offset + len(item)] = np.frombuffer(item, np.uint8)
 
     def address_of(self, name: str) -> int | None:
-        """Address of a variable in global or constant memory, or the number that stands for a function in a pointer."""
+        """Return the address of a variable in global or constant memory, or the pointer to a function.
+
+        For another name, return None.
+        """
         if name in self.addresses:
             return self.addresses[name]
         return self._pointers.get(name)
 
     def function_at(self, pointer: int) -> str:
-        """Name of the function that a pointer stands for.
+        """Return the name of the function that a pointer stands for.
 
         Raises
         ------
         EmulationError
+            For a pointer to no function, or to a function that this program lacks.
         """
         if pointer in self._functions:
             return self._functions[pointer]
@@ -194,9 +198,11 @@ class Context:
     Parameters
     ----------
     symbols : Symbols
+        Variables and functions of the program.
     function : Function
+        Function that has the instruction.
     shared : mapping of str to int, optional
-        Where shared variables lie, if the context is of one kernel alone. Else each launch says so.
+        Offset of each variable in shared memory, if the context is of one kernel alone. Default: each launch says so.
     """
 
     symbols: Symbols
@@ -242,11 +248,11 @@ class Context:
 
     @cached_property
     def frame_bytes(self) -> int:
-        """Stack bytes that compiled machine code takes for a call, estimated."""
+        """Estimate of the stack bytes that compiled machine code takes for a call of the function."""
         return frame_bytes(self.function, self.local_bytes)
 
     def make_frame(self, lanes: int) -> Frame:
-        """Return empty registers for all lanes."""
+        """Return a frame with the function's registers, all empty, for `lanes` lanes."""
         return Frame(lanes, list(self.blank), np.zeros(lanes, np.int64), {}, np.zeros(lanes, np.int64))
 
     # ── operands ──
@@ -257,6 +263,7 @@ class Context:
         Parameters
         ----------
         operand : Operand
+            Register, constant, symbol, or the negation of a predicate.
         type_name : str
             PTX type.
         compact : bool
@@ -279,7 +286,7 @@ class Context:
         raise EmulationError(f"operand {operand} cannot be read as {type_name}")
 
     def _read_register(self, number: int, dtype: np.dtype, type_name: str, compact: bool) -> Reader:
-        """Return a reader of a register, extended or cut to the type."""
+        """Return a function that reads a register, by its number, with its value extended or cut to the type."""
         stored = self.storage[number]
         is_same_size = stored.itemsize == dtype.itemsize
         # A wider register gives its low part; a narrower one is extended by the type's sign.
@@ -301,7 +308,7 @@ class Context:
         return values
 
     def _read_special(self, name: str, dtype: np.dtype) -> Reader:
-        """Return a reader of a special register."""
+        """Return a function that reads a special register, by its name without %."""
         if name in ("clock", "clock64", "globaltimer", "globaltimer_lo"):
             return lambda f, i, m: dtype.type(m.steps & (2 ** (8 * dtype.itemsize) - 1))
         if name in ("clock_hi", "globaltimer_hi"):
@@ -320,7 +327,7 @@ class Context:
         return special
 
     def _read_symbol(self, name: str, offset: int, dtype: np.dtype) -> Reader:
-        """Return a reader of a symbol's address."""
+        """Return a function that reads a symbol's address plus `offset`."""
         if name in self.local:
             base = self.local[name] + offset
 
@@ -335,7 +342,10 @@ class Context:
         return lambda frame, index, machine: value
 
     def address_of(self, name: str) -> int:
-        """Return the address of a function, or of a variable in its state space; shared variables have none here."""
+        """Return the address of a function, or of a variable in its state space.
+
+        Of a parameter, return its offset among the parameters. Shared variables have no address here.
+        """
         if name in self.parameter_offsets:
             return self.parameter_offsets[name]
         address = self.symbols.address_of(name)
@@ -348,11 +358,12 @@ class Context:
     def write(self, operand: Operand, type_name: str, adopts: bool = False) -> Writer:
         """Return a function that writes values of a PTX type to a register; ``_`` discards them.
 
-        Its index may be a mask over all lanes, with a value for each lane.
+        The index of the returned function may be a mask over all lanes, with a value for each lane.
 
         Parameters
         ----------
         operand : Operand
+            Register, or ``_``.
         type_name : str
             PTX type.
         adopts : bool
@@ -392,7 +403,7 @@ class Context:
         return write
 
     def address(self, operand: Operand, space: str) -> Reader:
-        """Return a function that reads addresses in `space` as uint64, one a lane."""
+        """Return a function that reads an address operand as an address in `space`, uint64, one a lane."""
         if not isinstance(operand, Address):
             raise EmulationError(f"operand {operand} is no address")
         number = self.numbers.get(operand.base.name) if isinstance(operand.base, Register) else None
@@ -413,7 +424,7 @@ class Context:
 
 
 def _polling_loops(function: Function) -> frozenset[int]:
-    """Return the back branches of the innermost loops around a load or atomic that may poll."""
+    """Return the index of the back branch of each innermost loop around a load or atomic that may poll."""
     back = sorted(
         (code - function.labels[target.name], code)
         for code, instr in enumerate(function.code)
@@ -463,9 +474,9 @@ _MOST_PARTS = 4
 
 
 def instruction(*opcodes: str) -> Callable[[Maker], Maker]:
-    """Enter a maker into the table.
+    """Return a decorator that enters a maker into the table, under each of the opcodes.
 
-    A name may have modifiers: ``cp.async.bulk`` is another entry than ``cp.async``.
+    An opcode may have modifiers: ``cp.async.bulk`` is another entry than ``cp.async``.
     """
 
     def enter(maker: Maker) -> Maker:
@@ -476,7 +487,7 @@ def instruction(*opcodes: str) -> Callable[[Maker], Maker]:
 
 
 def control(*opcodes: str) -> Callable[[Any], Any]:
-    """Enter the maker of an instruction that moves lanes or makes them wait."""
+    """Return a decorator that enters the maker of an instruction that moves lanes or makes them wait."""
 
     def enter(maker: Any) -> Any:
         CONTROLS.update(dict.fromkeys(opcodes, maker))
@@ -498,7 +509,7 @@ class Decoded:
 
 
 def _maker(instr: Instruction) -> Maker | None:
-    """Return the maker of the longest name in the table that begins the instruction's name."""
+    """Return the maker of the longest opcode in the table that begins the instruction's name, or None."""
     parts = (instr.opcode, *instr.modifiers[:_MOST_PARTS])
     names = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
     return next((INSTRUCTIONS[name] for name in names if name in INSTRUCTIONS), None)
@@ -509,12 +520,15 @@ _NOBODY = np.zeros(0, np.int64)
 
 
 def failure(error: Exception) -> str:
-    """Return the reason for a message where operands are not of the form that a maker expects."""
+    """Return the message for an error that a maker raised because operands do not have the expected form."""
     return f"{error} is not known here" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"
 
 
 def decode(instr: Instruction, context: Context) -> Decoded:
-    """Bind an instruction to its function. An unknown instruction raises when it is run, not before."""
+    """Bind an instruction to its function.
+
+    An unknown instruction raises no error here. It raises when it is run.
+    """
     guard = None
     if instr.guard is not None:
         register, negated = instr.guard

@@ -1,4 +1,4 @@
-"""Heap of the device, from which kernels allocate, and the device's limits for kernels' own memory."""
+"""Heap of the device, from which kernels allocate, and the device's limits on memory of kernels beyond their arrays."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _NEVER, _LIVE, _FREED = 0, 1, 2
 
 
 def outside(noun: str, index: int, count: int) -> str:
-    """Return the words for an index that is outside of `count` things."""
+    """Return the message for an index outside of `count` things: ``byte 12 is past the end (valid: 0 to 9)``."""
     side = "before the beginning" if index < 0 else "past the end"
     return f"{noun} {index} is {side} (valid: {f'0 to {count - 1}' if count else 'none'})"
 
 
 class Heap:
-    """Memory for ``malloc`` and ``new`` in kernels, in blocks. It outlives the launch, as on a GPU.
+    """Memory for ``malloc`` and ``new`` in kernels, in blocks. The heap outlives the launch, as on a GPU.
 
     Attributes
     ----------
@@ -34,12 +34,12 @@ class Heap:
     states : numpy.ndarray, dtype uint8
         State of each byte: in a block, in a freed block, or never allocated.
     unwritten : numpy.ndarray, dtype bool
-        Bytes allocated since the launch began and not written. Only checks note writes.
+        Whether each byte was allocated since the launch began and is not written. Only checks note writes.
     address : int
         Address of the first byte.
     renewed : dict of int to int
-        Start and end of the blocks allocated since a reader emptied it. A thread that gets a block comes after all
-        threads that had it before.
+        End address by start address of the blocks allocated since a reader emptied `renewed`. A thread that gets a
+        block comes after all threads that had the block before.
     """
 
     def __init__(self, size: int) -> None:
@@ -68,7 +68,7 @@ class Heap:
         vars(self).update(copy.deepcopy(saved))
 
     def allocate(self, size: int, align: int = _UNIT) -> int:
-        """Allocate a block; return its address, or 0 where no space of this size is free."""
+        """Allocate a block; return its address, or 0 if no space of this size is free."""
         align = max(align, _UNIT)
         room = (size // _UNIT + 2) * _UNIT
         spare = self._spare.get(room) if align == _UNIT else None
@@ -82,7 +82,10 @@ class Heap:
         return self.address + start
 
     def _place(self, room: int, align: int) -> int | None:
-        """Find space for a block, first behind the last one; None where there is none."""
+        """Find `room` bytes for a block; return their offset in the heap, or None if there are none.
+
+        The space behind the last block is tried first, then gaps between blocks.
+        """
         start = self._top + -(self.address + self._top) % align
         if start + room <= self.data.size:
             self._top = start + room
@@ -103,7 +106,7 @@ class Heap:
         return start
 
     def free(self, address: int) -> None:
-        """Free a block; nothing for a null pointer.
+        """Free the block at an address; do nothing for a null pointer.
 
         Raises
         ------
@@ -122,7 +125,7 @@ class Heap:
         self._spare.setdefault((size // _UNIT + 2) * _UNIT, []).append(start)
 
     def distance(self, offset: int) -> float:
-        """Return the bytes between an offset and the nearest block, live or freed; infinity where there is none."""
+        """Return the bytes between an offset and the nearest block, live or freed; infinity if there is no block."""
         if self.states[offset] == _FREED:
             return 0
         return min(
@@ -130,7 +133,7 @@ class Heap:
         )
 
     def explain(self, offset: int, size: int) -> str:
-        """Return why `size` bytes at an offset are in no block."""
+        """Return the reason, for a message, why `size` bytes at an offset are in no block."""
         problem = f"{size} bytes at {self.address + offset:#x} are in no block of the device's heap"
         if self.states[offset] == _FREED:
             return f"{problem}: it was freed"
@@ -149,7 +152,7 @@ class Heap:
 
 @dataclass
 class DeviceLimits:
-    """Limits of device memory for kernels beyond their arrays, in bytes.
+    """Limits on the device memory that kernels use beyond their arrays, in bytes.
 
     Attributes
     ----------
@@ -186,7 +189,7 @@ class DeviceLimits:
         Raises
         ------
         LaunchError
-            Where kernels hold blocks of the heap.
+            While kernels hold blocks of the heap.
         """
         if self._heap is not None and self._heap.is_used:
             raise LaunchError("the heap's size cannot change while kernels hold memory of it; free it first")

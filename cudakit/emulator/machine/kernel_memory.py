@@ -13,8 +13,8 @@ from cudakit.emulator.ptx.program import Function, Instruction, Pointer, Program
 def reachable(program: Program, function: Function) -> list[Function]:
     """Return a function and the device functions that it may call, directly or not.
 
-    A function counts where code calls it by name. Where code calls through a pointer, or takes a function's address,
-    every function counts whose address the program takes. ptxas counts in the same way.
+    A function counts if code calls it by name. If code calls through a pointer, or takes a function's address, every
+    function counts whose address the program takes. ptxas counts in the same way.
     """
     reached, open_ = {function.name: function}, [function]
     pointees: set[str] | None = None
@@ -41,7 +41,7 @@ def names_in(function: Function) -> Iterator[str]:
 
 
 def recurses(program: Program, entry: Function) -> bool:
-    """Return whether a function that `entry` may call may call itself; a call through a pointer counts as recursion."""
+    """Return whether `entry`, or any function that it may call, may call itself; a call through a pointer counts."""
     graph, open_ = dict[str, list[str]](), [entry.name]
     while open_:
         name = open_.pop()
@@ -80,7 +80,7 @@ def _functions(program: Program, names: set[str]) -> set[str]:
 
 
 def _addresses(program: Program, function: Function) -> set[str]:
-    """Return names whose address a function takes, in its code or in the initialisers of variables that it names."""
+    """Return the names whose address a function takes, in its code or in the initialisers of variables named there."""
     # A call by name takes no address.
     operands = [operand for instr in function.code if instr.opcode != "call" for operand in instr.operands]
     open_ = [symbol.name for operand in operands for symbol in symbols_in(operand)]
@@ -135,7 +135,7 @@ def frame_bytes(function: Function, local_bytes: int) -> int:
 
 
 def _live_after(function: Function, numbers: dict[str, int]) -> list[int]:
-    """Return for each instruction the registers that are live after it, as a bit set by register number."""
+    """Return the registers that are live after each instruction, as a bit set by register number."""
     rows = []
     for code, instr in enumerate(function.code):
         written = _bits(targets(instr), numbers) if instr.guard is None else 0
@@ -155,12 +155,12 @@ def _live_after(function: Function, numbers: dict[str, int]) -> list[int]:
 
 
 def _bits(names: Iterable[str], numbers: dict[str, int]) -> int:
-    """Return a bit set of the numbers of names."""
+    """Return a bit set of the numbers that registers' names have in `numbers`."""
     return sum(1 << numbers[name] for name in {*names} if name in numbers)
 
 
 def _next(function: Function, code: int, instr: Instruction) -> Iterator[int]:
-    """Yield the instructions that may come after an instruction."""
+    """Yield the indices of the instructions that may run next after `instr`, which has the index `code`."""
     if facts_of(instr).does == "branches":
         names = [operand.name for operand in instr.operands if isinstance(operand, Symbol)]
         for name in names:
@@ -183,9 +183,9 @@ class SharedLayout(NamedTuple):
     offsets : dict of str to int
         Offset of each variable, by its name in the PTX. Dynamic variables begin where dynamic shared memory begins.
     end : int
-        End of the variables that have a size.
+        Offset behind the last variable that has a size.
     static_bytes : int
-        Static shared memory in bytes; dynamic shared memory begins there.
+        Static shared memory in bytes, which is also the offset where dynamic shared memory begins.
     """
 
     offsets: dict[str, int]
@@ -198,7 +198,7 @@ class SharedLayout(NamedTuple):
 
 
 def laid_out(variables: Iterable[Variable]) -> tuple[dict[str, int], int]:
-    """Return the offset of each variable, one after the other, and the end of the last."""
+    """Return the aligned offset of each variable by name, one after the other, and the end of the last."""
     offsets, end = dict[str, int](), 0
     for variable in variables:
         offsets[variable.name] = start = -(-end // variable.align) * variable.align
@@ -207,10 +207,11 @@ def laid_out(variables: Iterable[Variable]) -> tuple[dict[str, int], int]:
 
 
 def shared_layout(program: Program, kernel: Function) -> SharedLayout:
-    """Return the layout of a kernel's shared memory: its variables, the program's, then reachable functions'.
+    """Return the layout of a kernel's shared memory.
 
-    A variable of the program counts where reachable code names it. Variables that reachable functions declare always
-    count; unnamed ones come last. Compilers leave such variables out. ptxas may order several of them in another way.
+    The kernel's variables come first, then the program's, then the variables of reachable functions. A variable of the
+    program counts if reachable code names it. Variables that reachable functions declare always count. Unnamed
+    variables come last. Compilers leave unnamed variables out. ptxas may order several of them in another way.
     """
     used = list(_used(program, kernel))
     offsets, end = laid_out(variable for variable in used if variable.size)
@@ -225,7 +226,7 @@ def shared_layout(program: Program, kernel: Function) -> SharedLayout:
 
 
 def _used(program: Program, kernel: Function) -> Iterator[Variable]:
-    """Yield the kernel's shared variables in the order of their addresses."""
+    """Yield the shared variables that a kernel uses, in the order of their addresses."""
     functions = reachable(program, kernel)
     names = {name for function in functions for name in names_in(function)}
     called = {function.name for function in functions} - {kernel.name}
@@ -239,5 +240,5 @@ def _used(program: Program, kernel: Function) -> Iterator[Variable]:
 
 
 def _shared(variables: dict[str, Variable]) -> Iterator[Variable]:
-    """Yield the shared variables."""
+    """Yield the variables that are in shared memory."""
     return (variable for variable in variables.values() if variable.space == "shared")

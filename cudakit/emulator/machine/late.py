@@ -1,4 +1,4 @@
-"""Asynchronous copies that land late: when a thread waits for them, as a GPU may let them."""
+"""Asynchronous copies that land late: only when a thread waits for them, as a GPU may let them land."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Awaited: TypeAlias = Literal["group", "bulk", "mbarrier"]
 
 
 class Part(NamedTuple):
-    """Memory that copies read or write: for each unit of `size` bytes the position of its copy, and the address."""
+    """Memory that copies read or write: state space, position of the copy and address of each unit, bytes of a unit."""
 
     space: str
     positions: np.ndarray
@@ -32,11 +32,11 @@ class Copies:
     instr : Instruction
         Instruction that copies.
     awaited : str
-        Mechanism that waits for the copies.
+        Mechanism by which threads wait for the copies.
     lanes : numpy.ndarray
         Lane of each copy. Positions in the other fields are positions in this array.
     land : callable
-        Performs the copies at some positions.
+        Function that performs the copies at some positions.
     reads, writes : sequence of Part
         Memory that the copies read and write.
     barriers : numpy.ndarray or None
@@ -62,7 +62,7 @@ class Listener(Protocol):
         """React to copies that have been issued."""
 
     def landed(self, copies: Copies, positions: np.ndarray, awaited: Awaited) -> None:
-        """React to copies that have landed, at some positions, because a thread waited by `awaited`."""
+        """React to copies at some positions that have landed because a thread waited by the mechanism `awaited`."""
 
     def abandoned(self, copies: Copies, positions: np.ndarray) -> None:
         """React to copies at some positions that no thread has waited for when the kernel ends."""
@@ -93,7 +93,7 @@ class Late:
             listener.issued(copies)
 
     def before(self, lanes: np.ndarray) -> Callable[[np.ndarray], None]:
-        """Return a function that lands, for some of `lanes`, the group copies that are under way now."""
+        """Return a function that lands the group copies under way now, of the lanes at some positions in `lanes`."""
         under_way = [copies for copies in self._open if copies.awaited == "group"]
 
         def land(some: np.ndarray) -> None:
@@ -107,7 +107,7 @@ class Late:
         self._committed[awaited][lanes] += 1
 
     def wait(self, awaited: Awaited, lanes: np.ndarray, but: int | None) -> None:
-        """Land all groups of the lanes except the last `but`; all their copies where `but` is None."""
+        """Land all groups of the lanes except the last `but` groups; land all the lanes' copies if `but` is None."""
         limit = np.full(self._lanes, -1)
         limit[lanes] = np.iinfo(np.int64).max if but is None else self._committed[awaited][lanes] - but
         for copies in list(self._open):
@@ -115,13 +115,13 @@ class Late:
                 self._land(copies, copies.groups < limit[copies.lanes])
 
     def reached(self, barriers: np.ndarray) -> None:
-        """Land the copies of mbarriers that a lane looks at."""
+        """Land the copies that complete at mbarriers at which a lane looks; `barriers` are the mbarriers' numbers."""
         for copies in list(self._open):
             if copies.barriers is not None:
                 self._land(copies, np.isin(copies.barriers, barriers))
 
     def finish(self) -> None:
-        """Report copies that nobody waited for, when all lanes are done; bulk copies to global memory land."""
+        """Report copies for which no thread has waited, when all lanes are done; bulk copies to global memory land."""
         for copies in list(self._open):
             for listener in self.listeners:
                 listener.abandoned(copies, np.flatnonzero(copies.open))
@@ -131,7 +131,7 @@ class Late:
         self.listeners.clear()
 
     def _land(self, copies: Copies, chosen: np.ndarray, awaited: Awaited | None = None) -> None:
-        """Land the chosen copies that are still under way, and notify listeners."""
+        """Land copies under way where the mask `chosen` is true, and notify the listeners."""
         positions = np.flatnonzero(copies.open & chosen)
         if not positions.size:
             return

@@ -1,16 +1,16 @@
 """Scheduler of the NumPy interpreter: lanes with program counters of their own, run in groups that stand at one place.
 
-A lane's place is (call depth, function, instruction) in one number. The scheduler takes the lanes at one place. It
-runs the instructions up to the next branch, call or barrier for all of them at once. Each instruction is a few NumPy
+A lane's place is (call depth, function, instruction) in one number. The scheduler takes the lanes at one place. It runs
+the instructions up to the next branch, call or barrier for all of these lanes at once. Each instruction is a few NumPy
 operations over the lanes. Then the scheduler chooses again. It prefers the lowest place, where divergent lanes
 converge.
 
-A group yields when it only spins: it went round a polling loop and no lane left. A group that runs long while others
-wait yields too. It runs again when all others have yielded, wait or are done. So every lane that can run will run, and
-a spinning lane does not wait long.
+A group yields when it only spins: the group went round a polling loop and no lane left the loop. A group that runs long
+while others wait yields too. A group that yielded runs again when all others have yielded, wait or are done. So every
+lane that can run will run, and a spinning lane does not wait long.
 
 With `Drawn` the order is random: warps stop anywhere, and any may run next. Kernels launched by a kernel (`Children`)
-run when it has ended, each with its own children before the next.
+run when the kernel has ended, each with its own children before the next.
 """
 
 from __future__ import annotations
@@ -47,21 +47,23 @@ _STOPS, _TOGETHER = 0.1, 0.5
 
 
 class Drawn:
-    """Random choice of the lanes that run next, and container of the instructions before which groups stop.
+    """Random choice of the lanes that run next, and of the instructions before which groups stop.
+
+    ``code in drawn`` is drawn too: whether a group stops before an instruction.
 
     Parameters
     ----------
     order : int or tuple of int
-        Seed, or seed and numbers of the switches that are made.
+        Seed, or the seed and the numbers of the switches to make. With a seed alone, all switches are made.
     first : int
         Number of the first block that runs.
     switches : int
-        Switches before this block ran.
+        Number of switches before this block ran.
 
     Attributes
     ----------
     switches : int
-        Switches so far: times at which the next lanes could be drawn.
+        Number of switches so far: times at which the next lanes could be drawn.
     """
 
     switches: int
@@ -77,9 +79,9 @@ class Drawn:
         return bool(self._random.random() < _STOPS)
 
     def choose(self, machine: Machine) -> tuple[int, Index, bool] | None:
-        """Return place and lanes of the group to run next, and whether other lanes could run.
+        """Return place and lanes of the group to run next, and whether other lanes could run; count a switch.
 
-        Where no switch is made, the former lanes go on while they can; None where they cannot.
+        If the switch is not to be made, the former lanes go on. Return None if they cannot.
         """
         number = self.switches
         self.switches += 1
@@ -114,7 +116,7 @@ _TAIL = 3
 
 
 class Child(NamedTuple):
-    """A launch requested by a kernel, and its parameters, in memory that the kernel writes to."""
+    """A launch that a kernel requested, and its parameters, which the kernel writes to memory."""
 
     entry: Function
     geometry: Geometry
@@ -140,7 +142,9 @@ class Children:
     _last: list[Child] = field(default_factory=list)
 
     def make(self, pointer: int, geometry: Geometry) -> int:
-        """Return the address for a kernel's parameters, by which a later `launch` names the kernel.
+        """Return the address of memory for a child kernel's parameters.
+
+        A later `launch` names the kernel by this address.
 
         Raises
         ------
@@ -174,7 +178,7 @@ class Children:
         return address
 
     def launch(self, address: int, stream: int) -> None:
-        """Launch a kernel whose parameters have been written."""
+        """Queue the launch of a kernel whose parameters have been written at `address`."""
         child = self._children.get(address)
         if child is None:
             raise EmulationError(f"{address:#x} is not where the parameters of a kernel were to be written")
@@ -185,7 +189,7 @@ class Children:
             )
 
     def take(self) -> Iterator[Child]:
-        """Yield the launches in the order in which they run; afterwards free their parameters' memory."""
+        """Yield the queued launches in the order in which they run; afterwards free the memory of their parameters."""
         try:
             yield from (*self._waiting, *self._last)
         finally:
@@ -208,7 +212,7 @@ class Observer(Protocol):
 
 @dataclass
 class Launch:
-    """A launch of a kernel."""
+    """A launch of a kernel: kernel, grid and block, bytes of parameters, and options."""
 
     module: Module
     entry: Function
@@ -263,7 +267,7 @@ class Launch:
 
     @property
     def own_address(self) -> int:
-        """Address of the interpreter's own memory, for which streams do not race."""
+        """Address of the interpreter's own memory for barriers of the grid, on which streams do not race."""
         return self.module.grid_barrier_address
 
     def run(self) -> None:
@@ -271,7 +275,10 @@ class Launch:
         self.runner(self)
 
     def explain(self, function: Function, instruction: Instruction, problem: str) -> EmulationError:
-        """Return the error for a problem at an instruction, with the kernel's lines; note where the launch ended."""
+        """Return the error for a problem at an instruction, with the kernel's lines.
+
+        Also set `ended_at` to the instruction, as the launch ends there.
+        """
         self.ended_at = instruction
         source = f", {instruction.source.shown(self.placed)}" if instruction.source else ""
         name = self.title if function.name == self.entry.name else f"{self.title}, in {function.name}"
@@ -281,7 +288,7 @@ class Launch:
         return error
 
     def _excerpt(self, source: Source) -> str:
-        """Return a line of the kernel's source and those beside it, with their numbers; empty if it is not at hand."""
+        """Return a line of the kernel's source and the lines beside it, numbered; empty without the source."""
         name, text = self.source
         lines = text.splitlines() if source.file == name else linecache.getlines(source.file)
         shift = int(self.placed(source.file, source.line).rpartition(":")[2]) - source.line
@@ -306,8 +313,8 @@ def run(launch: Launch) -> None:
     Raises
     ------
     EmulationError
-        For an invalid access, an unknown instruction, a failed assertion, a deadlock, or a step budget that is used up.
-        The error names the instruction and its line.
+        For an invalid access, an unknown instruction, a failed assertion, a deadlock, or an exhausted step budget. The
+        error names the instruction and its line.
     """
     geometry = launch.geometry
     launch.module.ran[launch.entry.name] = "numpy", launch.why
@@ -325,7 +332,7 @@ def run(launch: Launch) -> None:
 
 
 class Scheduler(Machine):
-    """Scheduler of a launch's blocks: chooses the lanes that run next, and runs them."""
+    """Scheduler of a launch's blocks, which chooses the lanes that run next and runs them."""
 
     launch: Launch
     module: Module
@@ -369,7 +376,7 @@ class Scheduler(Machine):
     # ── functions ──
 
     def frame(self, depth: int, number: int) -> Frame:
-        """Return the registers of a function at a call depth, for all lanes."""
+        """Return the frame of a function, by its number, at a call depth: its registers for all lanes."""
         entry = self.frames.get((depth, number))
         if entry is None:
             context = self.module.context(self.module.functions[number])
@@ -463,7 +470,10 @@ class Scheduler(Machine):
                 self.launch.switches = self.drawn.switches
 
     def choose(self) -> tuple[int, Index, bool]:
-        """Return place and lanes of the group to run next, and whether others could run; place −1 when all are done."""
+        """Return place and lanes of the group to run next, and whether other lanes could run.
+
+        Return place −1 when all lanes are done.
+        """
         if self.drawn is not None and (self.status == state.RUNNING).any():
             drawn = self.drawn.choose(self)
             if drawn is not None:
@@ -489,7 +499,7 @@ class Scheduler(Machine):
         return lowest, group, group.size < np.count_nonzero(running) + yielded
 
     def after_loop(self, index: Index, location: int) -> None:
-        """Let a group yield that has gone round a polling loop, if no lane has left since the last round."""
+        """Make a group yield after a round of a polling loop, if no lane has left the group since the last round."""
         spinning = np.flatnonzero(self.place < location) if index is None else index[self.place[index] < location]
         # Where all lanes go round together, no others are left to go first.
         if 0 < spinning.size < self.lanes and self.spinning.get(location) == spinning.size:
@@ -497,7 +507,7 @@ class Scheduler(Machine):
         self.spinning[location] = spinning.size
 
     def leaders(self, context: Context) -> Container[int]:
-        """Return the instructions of a function before which a group stops, so that others may go first."""
+        """Return the instructions of a function before which a group stops, so that other groups may go first."""
         return context.leaders if self.drawn is None else self.drawn
 
     def run_group(self, location: int, index: Index) -> None:

@@ -3,8 +3,8 @@
 A generic address is a plain 64-bit number. Global memory has the host array's address, so that pointers in memory need
 no translation. Shared memory, local memory and kernel parameters are in windows that no host address reaches.
 
-An address in shared memory has the rank of a block in its cluster, plus one, above its lowest 24 bits. Zero there means
-the thread's own block.
+Above its lowest 24 bits, an address in shared memory has the rank of a block in its cluster, plus one. A zero in the
+bits above means the thread's own block.
 
 `Reach` finds memory that a launch did not get as an argument but reaches through a pointer in a struct, an array or a
 variable.
@@ -33,13 +33,13 @@ Arrays = Callable[[], Iterable[np.ndarray]]
 class Reach:
     """Arrays that a launch may reach beyond its arguments.
 
-    An array of the device counts once memory of the launch holds an address in it. An argument's neighbour is therefore
-    still out of bounds. Memory is searched for pointers only where an access is in no argument.
+    An array of the device counts once memory of the launch holds an address in the array. An argument's neighbour is
+    therefore still out of bounds. Memory is searched for pointers only if an access is in no argument.
 
     Parameters
     ----------
     arrays : callable
-        Returns the device's arrays.
+        Function that returns the device's arrays.
     """
 
     def __init__(self, arrays: Arrays) -> None:
@@ -76,7 +76,7 @@ class Reach:
         )
 
     def _look_through(self, memory: Iterable[np.ndarray]) -> None:
-        """Find the arrays that pointers in memory lead to, and the arrays that pointers in these lead to."""
+        """Find the arrays that pointers in memory lead to, and the arrays that pointers in the new arrays lead to."""
         arrays = sorted((array for array in self._arrays() if array.nbytes), key=lambda array: _bounds(array)[0])
         starts, ends = np.array([_bounds(array) for array in arrays], np.uint64).T
         open_ = [*memory, *(bytes_of(array) for array in self._reached.values())]
@@ -96,7 +96,10 @@ class Reach:
 
 
 def points_near(address: int, most: int, memory: Iterable[np.ndarray]) -> bool:
-    """Return whether `memory`, bytes each, holds a pointer to less than `most` bytes before an address."""
+    """Return whether `memory` holds a pointer to an address, or to less than `most` bytes before it.
+
+    Each array of `memory` is one of bytes.
+    """
     for data in memory:
         words = _words(data)
         if ((words <= address) & (words > max(0, address - most))).any():
@@ -105,13 +108,13 @@ def points_near(address: int, most: int, memory: Iterable[np.ndarray]) -> bool:
 
 
 def _words(data: np.ndarray) -> np.ndarray:
-    """Return the aligned 8-byte words."""
+    """Return the aligned 8-byte words in an array of bytes, as uint64."""
     skip = -_bounds(data)[0] % 8
     return data[skip : skip + max(0, data.size - skip) // 8 * 8].view(np.uint64)
 
 
 def base_arrays(array: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the arrays that an array is a view of, the largest last."""
+    """Yield the arrays that an array is a view of, from its direct base to the base of all."""
     while isinstance(array.base, np.ndarray):
         array = array.base
         yield array
@@ -169,10 +172,13 @@ class Watcher(Protocol):
     """Observer of accesses to global memory during a launch; see `cudakit.emulator.streams.watch`."""
 
     def note(self, piece: Allocation, elements: np.ndarray, size: int, use: int) -> None:
-        """Note an access to elements of `size` bytes, counted from the first aligned element of `piece`."""
+        """Note an access to elements of `size` bytes.
+
+        `elements` has their numbers, counted from the first aligned element of `piece`.
+        """
 
     def flags_of(self, name: str, array: np.ndarray) -> np.ndarray:
-        """Return flags for a C-contiguous array's bytes, which accesses outside `Memory` set: texture lookups."""
+        """Return flags for the bytes of a C-contiguous array, which accesses without `Memory` set: texture lookups."""
 
 
 #: Memory of lanes while nothing runs.
@@ -183,7 +189,7 @@ _NO_PARAMETERS.flags.writeable = False
 
 @dataclass(slots=True, eq=False)
 class Allocation:
-    """A piece of global or constant memory: bytes at an address, which an array keeps alive."""
+    """A piece of global or constant memory: bytes at an address, and the array that keeps them alive."""
 
     name: str
     address: int
@@ -202,7 +208,7 @@ class Allocation:
 
     @property
     def data(self) -> np.ndarray:
-        """Bytes of the allocation; made at the first use, since machine code does not need them."""
+        """Bytes of the allocation as an array, which is made at the first use: machine code does not need it."""
         if self._data is None:
             self._data = bytes_at(self.owner, self.address, self.size)
         return self._data
@@ -213,25 +219,29 @@ class Memory:
 
     Attributes
     ----------
-    shared, local, parameters : numpy.ndarray
-        Bytes: a row a block, a row a lane, one row.
+    shared : numpy.ndarray
+        Bytes of shared memory, a row a block.
+    local : numpy.ndarray
+        Bytes of local memory, a row a lane.
+    parameters : numpy.ndarray
+        Bytes of the launch's parameters, one row.
     shared_bytes : int
-        Bytes of a block's row that belong to the kernel; the rest is padding.
+        Bytes of a block's row in `shared` that belong to the kernel; the rest is padding.
     shared_offsets : mapping of str to int
         Offset of each shared variable, by its name in the PTX.
     block_of : numpy.ndarray
         Block of each lane, counted from 0 among the running blocks.
     cluster : int
-        Blocks in a cluster; the blocks of a cluster are adjacent.
+        Number of blocks in a cluster; the blocks of a cluster are adjacent.
     exited : callable
-        Takes numbers of blocks; returns which of them have exited.
+        Function that takes numbers of blocks and returns which of them have exited.
     watcher : Watcher or None
         Observer of accesses to global memory.
 
     Parameters
     ----------
     arrays : callable, optional
-        Returns the device's live arrays, which pointers in memory may lead to.
+        Function that returns the device's live arrays, which pointers in memory may lead to.
     """
 
     shared: np.ndarray
@@ -250,7 +260,7 @@ class Memory:
         self.clear_lanes()
 
     def clear_lanes(self) -> None:
-        """Drop the memory of lanes when no lanes run, and everything that kept the former launch alive."""
+        """Drop the shared and local memory once no lanes run, and everything that kept the former launch alive."""
         self.shared = self._starts_of = self._starts = _NO_BYTES
         self.shared_bytes = 0
         self.shared_offsets: Mapping[str, int] = {}
@@ -273,7 +283,7 @@ class Memory:
         Raises
         ------
         AccessError
-            Where the running kernel has no memory for the variable.
+            If the running kernel has no memory for the variable.
         """
         if name not in self.shared_offsets:
             raise AccessError(
@@ -283,14 +293,14 @@ class Memory:
         return self.shared_offsets[name]
 
     def set_parameters(self, data: bytes) -> None:
-        """Give the bytes of a launch's parameters an address."""
+        """Copy the bytes of a launch's parameters to memory with an address."""
         self.parameters = np.zeros((1, -(-len(data) // WIDEST) * WIDEST), np.uint8)
         self.parameters[0, : len(data)] = np.frombuffer(data, np.uint8)
 
     # ── allocations ──
 
     def add(self, array: np.ndarray, name: str, readonly: bool = False) -> int:
-        """Add a host array's memory; return its lowest address."""
+        """Add a host array's memory as an allocation; return its lowest address."""
         address, size = pointer_of(array), array.nbytes
         if size == 0:
             return address
@@ -316,18 +326,24 @@ class Memory:
         return address
 
     def _row(self, place: int, address: int) -> int:
-        """Return the table index of an allocation, by its place among the addresses; the heap has no row."""
+        """Return the index in `table` of an allocation, by its index in the sorted addresses; the heap has no row."""
         return 4 * (place if self._heap_at is None or self._heap_at >= address else place - 1)
 
     def flagged(self, flags_from: Callable[[Allocation], int]) -> numbers[int]:
-        """Return the table with each allocation's distance to its flags, whose address `flags_from` returns."""
+        """Return a copy of `table` with the distance from each allocation to its flags.
+
+        `flags_from` returns the address of an allocation's flags.
+        """
         table = self.table[:]
         for row in range(0, len(table), 4):
             table[row + 3] = flags_from(self._allocations[table[row]]) - table[row]
         return table
 
     def writable(self) -> list[np.ndarray]:
-        """Return all bytes that a launch may write: its arguments, the arrays they are views of, and device memory."""
+        """Return all bytes that a launch may write, as arrays.
+
+        They are its arguments, the arrays that the arguments are views of, and the device's memory.
+        """
         allocations = [piece for piece in self._allocations.values() if not piece.readonly]
         owners = [
             whole for piece in allocations if isinstance(piece.owner, np.ndarray) for whole in base_arrays(piece.owner)
@@ -338,7 +354,7 @@ class Memory:
         ]
 
     def remove(self, address: int) -> None:
-        """Remove an allocation; later accesses to it are errors."""
+        """Remove the allocation at an address; later accesses to its memory are errors."""
         allocation = self._allocations.pop(address, None)
         if allocation is not None:
             place = bisect.bisect_left(self._addresses, address)
@@ -351,7 +367,10 @@ class Memory:
             self._freed[address] = (allocation.end, allocation.name)
 
     def _covering(self, address: int, size: int) -> Allocation | None:
-        """Return the allocation with the bytes that begins last; arrays may be parts of others."""
+        """Return the allocation that has `size` bytes at an address, or None.
+
+        Of several allocations, such as an array and a part of it, return the one that begins last.
+        """
         for place in range(bisect.bisect_right(self._addresses, address) - 1, -1, -1):
             allocation = self._allocations[self._addresses[place]]
             if address + size <= allocation.end:
@@ -359,20 +378,24 @@ class Memory:
         return None
 
     def piece(self, address: int, size: int, use: int) -> Allocation | None:
-        """Return the allocation that covers a range of bytes; None where each access needs a check of its own."""
+        """Return the allocation that covers a range of bytes; None if each access needs a check of its own."""
         allocation = self._covering(address, size)
         if allocation is None or allocation.heap is not None or (allocation.readonly and use >= WRITE):
             return None
         return allocation
 
     def piece_or_heap(self, address: int, size: int) -> Allocation | None:
-        """Return the allocation that covers a range of bytes, which may be the heap; for observers."""
+        """Return the allocation that covers a range of bytes, which may be the heap, or None; for observers."""
         if self._covering(address, size) is None and device_limits().has_heap:
             self.add_heap(device_limits().heap)
         return self._covering(address, size)
 
     def _reached_at(self, address: int, size: int) -> Allocation | None:
-        """Return the allocation at bytes reached through an argument's base array or through a pointer in memory."""
+        """Return the allocation that has `size` bytes at an address outside all arguments, or None.
+
+        A launch reaches the bytes in the heap, in an argument's base array, or through a pointer in memory. The memory
+        is also added to the allocations.
+        """
         if device_limits().has_heap:
             self.add_heap(device_limits().heap)
             if (allocation := self._covering(address, size)) is not None:
@@ -392,7 +415,7 @@ class Memory:
         return self._covering(address, size)
 
     def _readable(self) -> list[np.ndarray]:
-        """Return all bytes of the launch in which pointers may be."""
+        """Return all bytes of the launch in which pointers may be, as arrays."""
         return [self.parameters[0], *(piece.data for piece in self._allocations.values())]
 
     def add_heap(self, heap: Heap) -> None:
@@ -405,7 +428,7 @@ class Memory:
             self._heap_at = heap.address
 
     def _add_reached(self, array: np.ndarray, name: str, readonly: bool) -> None:
-        """Add an array that a launch has reached; it is removed after the launch."""
+        """Add an array that a launch has reached as an allocation, which is removed after the launch."""
         self._reached.append(self.add(array, name, readonly))
 
     # ── access ──
@@ -426,7 +449,7 @@ class Memory:
         return out
 
     def store(self, space: str, addresses: np.ndarray, values: np.ndarray, index: Index, strong: bool = False) -> None:
-        """Store one value a lane; where lanes have the same address, the last lane's value stays."""
+        """Store one value a lane; if lanes have the same address, the last lane's value stays."""
         pieces = self.views(space, addresses, values.dtype, index, STRONG_WRITE if strong else WRITE)
         if values.shape != addresses.shape:
             values = np.broadcast_to(values, addresses.shape)
@@ -436,11 +459,11 @@ class Memory:
     def views(
         self, space: str, addresses: np.ndarray, dtype: np.dtype, index: Index, use: int
     ) -> list[tuple[np.ndarray, Any, Any]]:
-        """Return each lane's element as (flat view of `dtype`, element numbers in it, positions of the lanes).
+        """Return each lane's element as (flat view of `dtype`, element numbers in the view, positions of the lanes).
 
         Positions are a slice of `addresses` or indices into it; each lane is in exactly one entry. Loads, stores,
         atomics and copies all access memory through this method. Spaces are PTX's; ``cluster`` is ``shared::cluster``.
-        `use` is `READ`, `WRITE` or the strong one of these.
+        `use` is `READ`, `WRITE`, or the strong form of either.
         """
         size = dtype.itemsize
         if addresses.size == 0:
@@ -465,13 +488,13 @@ class Memory:
         return self._global(addresses, dtype, use)
 
     def _shared_starts(self) -> np.ndarray:
-        """Return the offset of each lane's block in shared memory; kept, since most shared accesses need it."""
+        """Return the byte offset in `shared` of each lane's block, cached for the many shared accesses."""
         if self._starts_of is not self.shared:
             self._starts_of, self._starts = self.shared, _starts(self.shared, self.block_of)
         return self._starts
 
     def blocks_at(self, addresses: np.ndarray, index: Index) -> np.ndarray:
-        """Return the block whose shared memory each address of a lane of `index` is in."""
+        """Return the block, among the running ones, whose shared memory each address of a lane of `index` is in."""
         own = self._rows(self.block_of, index)
         rank = (addresses >> np.uint64(RANK_SHIFT)).astype(np.int64) - 1
         if (rank < 0).all():
@@ -488,13 +511,13 @@ class Memory:
 
     @staticmethod
     def _rows(block_of: np.ndarray, index: Index) -> np.ndarray:
-        """Return the values of the lanes of `index`."""
+        """Return the blocks of the lanes of `index`; of all lanes if `index` is None."""
         return block_of if index is None else block_of[index]
 
     def _generic(
         self, addresses: np.ndarray, dtype: np.dtype, index: Index, use: int
     ) -> list[tuple[np.ndarray, Any, Any]]:
-        """Return the elements at generic addresses, by the window each address is in."""
+        """Return the elements at generic addresses, as `views` does, by the window that each address is in."""
         if int(addresses.max()) < SHARED_WINDOW:
             return self._global(addresses, dtype, use)
         pieces = []
@@ -518,7 +541,7 @@ class Memory:
     def _window(
         self, rows: np.ndarray, start: np.ndarray, offsets: np.ndarray, dtype: np.dtype, description: str
     ) -> tuple[np.ndarray, Any, Any]:
-        """Return the elements at offsets in rows of memory, and raise for an offset outside."""
+        """Return the elements at `offsets` in rows that begin at byte `start`; raise for an offset outside of a row."""
         is_shared = rows is self.shared
         size, width, bad = dtype.itemsize, self.shared_bytes if is_shared else rows.shape[1], int(offsets.max())
         if bad + size > width:
@@ -547,7 +570,7 @@ class Memory:
         )
 
     def _global(self, addresses: np.ndarray, dtype: np.dtype, use: int) -> list[tuple[np.ndarray, Any, Any]]:
-        """Return the elements at global addresses, one entry an allocation."""
+        """Return the elements at global addresses, as `views` does, one entry an allocation."""
         size = dtype.itemsize
         lanes: Any = slice(None)
         pieces: list[tuple[np.ndarray, Any, Any]] = []
@@ -569,7 +592,7 @@ class Memory:
     def _within(
         self, piece: Allocation, offsets: np.ndarray, dtype: np.dtype, lanes: Any, use: int
     ) -> tuple[np.ndarray, Any, Any]:
-        """Return the elements at offsets in an allocation, and note the access."""
+        """Return the elements at offsets in an allocation, and note the access for the watcher."""
         if use >= WRITE and piece.readonly:
             raise AccessError(f"{piece.name} is read-only")
         if piece.heap is not None and (bad := piece.heap.first_invalid(offsets, dtype.itemsize)) is not None:
@@ -584,7 +607,7 @@ class Memory:
         return view, elements, lanes
 
     def _outside_blocks(self, heap: Heap, offset: int, size: int) -> AccessError:
-        """Return the error for bytes in no block of the heap; an array that is nearer than every block is named."""
+        """Return the error for bytes in no block of the heap, which names an array that is nearer than every block."""
         address = heap.address + offset
         nearest = self._nearest(address)
         if nearest is None or heap.distance(offset) <= max(nearest.address - address, address - nearest.end + 1):
@@ -627,7 +650,7 @@ class Memory:
 
 
 def _united(first: Allocation, second: Allocation) -> Allocation:
-    """Return two allocations at one address as one: as long as the longer, writable where either is."""
+    """Return one allocation for two at one address: as long as the longer, writable if either is."""
     larger, other = (
         (first, second) if (not first.readonly, first.end) >= (not second.readonly, second.end) else (second, first)
     )
@@ -637,7 +660,7 @@ def _united(first: Allocation, second: Allocation) -> Allocation:
 
 
 def plain(name: str) -> str:
-    """Return a variable's name as its function's source has it."""
+    """Return a variable's name as the source has it: demangled, without the function's name."""
     if not name.startswith("_Z"):
         return name
     try:
@@ -660,18 +683,18 @@ def check_aligned(addresses: np.ndarray, size: int) -> None:
 
 
 def _starts(rows: np.ndarray, row: np.ndarray) -> np.ndarray:
-    """Return the offset of each row in bytes."""
+    """Return the byte offset at which each row of an array begins, by row number."""
     return np.asarray(row * rows.shape[1]).astype(np.uint64)
 
 
 def _elements(offsets: np.ndarray, size: int) -> np.ndarray:
-    """Return the number of the element of `size` bytes, a power of two, at each offset."""
+    """Return the element number of each byte offset; an element has `size` bytes, a power of two."""
     # A shift is much faster than a division. It works in place, since the caller does not use `offsets` again.
     offsets >>= np.uint64(size.bit_length() - 1)
     return offsets.view(np.int64)
 
 
 def bytes_at(array: np.ndarray, address: int, size: int) -> np.ndarray:
-    """Return `size` bytes from `address`, kept alive by `array`."""
+    """Return a view of `size` bytes from `address`, which `array` keeps alive."""
     described = {"data": (address, not array.flags.writeable), "shape": (size,), "typestr": "|u1", "version": 3}
     return np.asarray(SimpleNamespace(owner=array, __array_interface__=described))

@@ -1,7 +1,7 @@
 """Modules: programs with their variables in memory, kept between launches.
 
-The variables live as long as the module. Decoded instructions are large, and are decoded again after they were dropped:
-`PROGRAMS` drops the programs used least recently.
+The variables live as long as the module. Decoded instructions are large. `PROGRAMS` drops the programs used least
+recently with their decoded instructions, which are decoded again when they are needed.
 """
 
 from __future__ import annotations
@@ -28,9 +28,11 @@ class Module:
     Parameters
     ----------
     program : Program
+        Parsed program.
     memory : Memory
+        Memory in which the variables are placed.
     read : callable, optional
-        Parses the program again, after `release`.
+        Function that parses the program again, after `release`.
     linked : Linked, optional
         Symbols shared with other programs in the same memory.
     """
@@ -56,7 +58,7 @@ class Module:
 
     @cached_property
     def program(self) -> Program:
-        """The program, parsed again after it was released."""
+        """The parsed program, which is parsed again after `release`."""
         assert self._read is not None
         return self._read()
 
@@ -75,7 +77,7 @@ class Module:
                 self.__dict__.pop(name, None)
 
     def context(self, function: Function) -> Context:
-        """Return the layout of a function's registers, shared and local variables."""
+        """Return the context for decoding a function: the layout of its registers and variables."""
         if function.name not in self._contexts:
             self._contexts[function.name] = Context(self.symbols, function)
         return self._contexts[function.name]
@@ -88,7 +90,7 @@ class Module:
         return self._decoded[function.name]
 
     def recurses(self, function: Function) -> bool:
-        """Return whether a function may call itself, directly or not; found out once."""
+        """Return whether a function may call itself, directly or not; the answer is cached."""
         if function.name not in self._recursive:
             self._recursive[function.name] = recurses(self.program, function)
         return self._recursive[function.name]
@@ -105,12 +107,12 @@ class Module:
 
 
 class Programs:
-    """Modules whose programs are kept, the most recently used last.
+    """Modules whose programs are loaded, in the order of use, the most recently used last.
 
     Parameters
     ----------
     most : int
-        Limit of instructions in all programs together. The module in use is kept in any case.
+        Limit of instructions in all programs together. The program of the module in use stays in any case.
     """
 
     def __init__(self, most: int) -> None:
@@ -120,11 +122,11 @@ class Programs:
 
     @property
     def instructions(self) -> int:
-        """Instructions of all programs that are kept."""
+        """Number of instructions in all loaded programs together."""
         return sum(self._sizes.values())
 
     def use(self, module: Module) -> None:
-        """Note that a module is launched, and release others where the limit is passed."""
+        """Record that a module is launched, and release other modules' programs if the limit is passed."""
         if self._latest is not None and self._latest() is module:
             return
         self._latest = ref(module)
@@ -160,7 +162,7 @@ def blocks_at_once(module: Module, entry: Function, geometry: Geometry, title: s
     Raises
     ------
     EmulationError
-        If they take more memory than the emulator allows.
+        If the blocks take more memory than the emulator allows.
     """
     context = module.context(entry)
     if context.local_bytes > LOCAL_BYTES:

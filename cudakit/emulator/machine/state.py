@@ -1,4 +1,4 @@
-"""State of the lanes that run at once, as instructions read and change it: what each lane does, and where."""
+"""State of the lanes that run at once, as instructions read and change it: each lane's status, place and memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cudakit.errors import EmulationError
 
 @dataclass(slots=True)
 class Geometry:
-    """Grid and block of a launch, in blocks and threads."""
+    """Extents of a launch: the grid's in blocks, the block's in threads."""
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
@@ -32,12 +32,12 @@ class Geometry:
 
     @property
     def threads(self) -> int:
-        """Threads of a block."""
+        """Number of threads in a block."""
         return self.block[0] * self.block[1] * self.block[2]
 
     @property
     def blocks(self) -> int:
-        """Blocks of the grid."""
+        """Number of blocks in the grid."""
         return self.grid[0] * self.grid[1] * self.grid[2]
 
 
@@ -63,6 +63,7 @@ class SpecialRegisters(dict[str, Any]):
     Parameters
     ----------
     geometry : Geometry
+        Grid and block of the launch.
     blocks : range
         Numbers of the running blocks.
 
@@ -102,7 +103,7 @@ class SpecialRegisters(dict[str, Any]):
         return value
 
     def _compute(self, name: str) -> Any:
-        """Compute a special register over all lanes."""
+        """Return the value of a special register over all lanes."""
         base, _, axis = name.partition(".")
         of_blocks = {"clusterid": self._cluster_at, "cluster_ctaid": self._rank_at}
         if base == "tid":
@@ -120,16 +121,16 @@ class SpecialRegisters(dict[str, Any]):
         raise EmulationError(f"special register %{name} is not emulated")
 
     def _of_threads(self, values: np.ndarray) -> np.ndarray:
-        """Repeat a value for each thread of a block over all blocks."""
+        """Return values over all lanes: `values`, one for each thread of a block, repeated for each block."""
         return np.tile(values.astype(np.uint32), self._blocks)
 
     def _of_blocks(self, values: np.ndarray) -> np.ndarray:
-        """Repeat a value for each block over its lanes."""
+        """Return values over all lanes: `values`, one for each block, repeated for each of its threads."""
         return np.repeat(values.astype(np.uint32), self._threads)
 
 
 def place_of(special: SpecialRegisters, geometry: Geometry, lane: int) -> str:
-    """Return ``block 5, thread 7``, or with (x, y, z) where the launch has more than x."""
+    """Return a lane's ``block 5, thread 7``, or with (x, y, z) if the grid or block has more than x."""
 
     def shown_coordinates(register: str, extent: tuple[int, int, int]) -> str:
         x, y, z = (int(special[f"{register}.{axis}"][lane]) for axis in "xyz")
@@ -139,13 +140,13 @@ def place_of(special: SpecialRegisters, geometry: Geometry, lane: int) -> str:
 
 
 def deadlocked(at_barrier: int, in_warp: int, first: str) -> str:
-    """Return the message of a deadlock: how many threads wait, and the first of them."""
+    """Return the message of a deadlock, with the number of waiting threads and the first of them."""
     counts = f"{at_barrier} at a barrier, {in_warp} for other lanes of their warp"
     return f"deadlock: threads wait that nothing can wake ({counts}); the first is {first}"
 
 
 def coordinates(number: np.ndarray, shape: tuple[int, int, int]) -> dict[str, np.ndarray]:
-    """Return the coordinates of numbers that count along x first, then y, then z."""
+    """Return the coordinates x, y and z of numbers that count elements of `shape`, along x first."""
     return {"x": number % shape[0], "y": number // shape[0] % shape[1], "z": number // (shape[0] * shape[1])}
 
 
@@ -177,7 +178,7 @@ class Frame:
     returns: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
     def bytes_of(self, name: str, size: int) -> np.ndarray:
-        """Return the bytes of a parameter variable, a row a lane."""
+        """Return the bytes of a parameter variable, a row a lane; make them, as zeros, at the first use."""
         data = self.parameters.get(name)
         if data is None:
             data = self.parameters[name] = np.zeros((self.lanes, -(-size // 8) * 8), np.uint8)
@@ -188,7 +189,7 @@ class Waiter(Protocol):
     """A barrier or warp collective at which lanes may wait."""
 
     def release(self, machine: Machine) -> None:
-        """Let lanes go on that no longer wait for others."""
+        """Let the lanes go on that need not wait for other lanes any more."""
 
 
 class Machine(ABC):
@@ -196,30 +197,38 @@ class Machine(ABC):
 
     Attributes
     ----------
-    lanes, threads, blocks : int
-        Lanes of all blocks; threads of a block; blocks.
+    lanes : int
+        Number of lanes of all running blocks.
+    threads : int
+        Number of threads of a block.
+    blocks : int
+        Number of running blocks.
     alive : int
-        Lanes that have not exited.
+        Number of lanes that have not exited.
     steps : int
         Steps of the launch so far, which are its clock.
-    block_of, warp_of, lane_id : numpy.ndarray
-        Block and warp of each lane, both counted over all running blocks, and the lane's number in its warp.
-    status, place : numpy.ndarray
-        Status of each lane, and its (call depth, function, instruction) in one number.
+    block_of, warp_of : numpy.ndarray
+        Block and warp of each lane, both counted over all running blocks.
+    lane_id : numpy.ndarray
+        Number of each lane in its warp.
+    status : numpy.ndarray
+        Status of each lane.
+    place : numpy.ndarray
+        Place of each lane: its (call depth, function, instruction) in one number.
     local_top : numpy.ndarray
         Bytes of local memory that each lane uses.
     stack_bytes : int
-        Limit of these bytes.
+        Limit of `local_top`.
     waiters : dict of str to Waiter
         Barriers and warp collectives at which lanes wait, by name.
     arrived : dict
-        By place, the lanes that have come to an instruction which a whole warp runs as one.
+        Lanes that have come to an instruction which a whole warp runs as one, by place.
     output : callable
-        Takes the text that the kernel prints.
+        Function that takes the text that the kernel prints.
     placed : callable
-        Maps the compiler's file and line to the user's, for messages.
+        Function that maps the compiler's file and line to the user's, for messages.
     late : Late or None
-        Asynchronous copies under way; None where copies are performed at once.
+        Asynchronous copies under way; None if copies are performed at once.
     """
 
     memory: Memory
@@ -272,15 +281,15 @@ class Machine(ABC):
 
     @staticmethod
     def location(depth: int, function: int, code: int) -> int:
-        """Return call depth, function number and instruction as one number.
+        """Return call depth, function number and instruction index as one number, a place.
 
-        A deeper call sorts first, to return early.
+        A deeper call has a lower number. The scheduler therefore runs it first, so that it returns early.
         """
         return (((DEEPEST - depth) << _FUNCTION_BITS | function) << _CODE_BITS) | code
 
     @staticmethod
     def where(location: int) -> tuple[int, int, int]:
-        """Return depth, function number and instruction of a place."""
+        """Return call depth, function number and instruction index of a place."""
         code = location & ((1 << _CODE_BITS) - 1)
         rest = location >> _CODE_BITS
         return DEEPEST - (rest >> _FUNCTION_BITS), rest & ((1 << _FUNCTION_BITS) - 1), code
@@ -293,7 +302,7 @@ class Machine(ABC):
 
     @cached_property
     def slots(self) -> np.ndarray:
-        """32 · warp + lane in warp, of each lane."""
+        """Slot of each lane: 32 · warp + lane in warp."""
         return np.asarray(self.warp_of * 32 + self.lane_id)
 
     @cached_property
@@ -303,7 +312,7 @@ class Machine(ABC):
         return np.asarray(self.block_of * -(-self.threads // 128) + thread // 128)
 
     def mask(self, index: np.ndarray) -> np.ndarray:
-        """Return whether each lane is in `index`; the last answer is kept, since a group asks again and again."""
+        """Return an array over all lanes: whether each is in `index`. The last result is cached."""
         if self._masked is not index:
             self._masked = index
             self._mask = np.zeros(self.lanes, bool)
@@ -311,13 +320,13 @@ class Machine(ABC):
         return self._mask
 
     def name_of(self, lane: int) -> str:
-        """Return ``block 5, thread 7``, or with (x, y, z) where the launch has more than x."""
+        """Return a lane's ``block 5, thread 7``, or with (x, y, z) if the grid or block has more than x."""
         return place_of(self.special, self.geometry, lane)
 
     # ── memory of lanes and blocks ──
 
     def reserve_local(self, index: Index, size: int | np.ndarray) -> None:
-        """Move the top of lanes' local memory up by `size` bytes."""
+        """Move the top of lanes' local memory up by `size` bytes; a negative size frees memory."""
         top = self.local_top
         if index is None:
             top += size
@@ -343,7 +352,11 @@ class Machine(ABC):
         )
 
     def reserved_shared(self, place: str) -> int:
-        """Return an offset in the shared memory that the system keeps behind each block's own: PTX ISA 10.33."""
+        """Return an offset in the shared memory that the system reserves behind each block's own (PTX ISA 10.33).
+
+        `place` is ``begin``, ``0``, ``1`` or ``end``. For ``cap``, return the number of reserved bytes. The memory is
+        made at the first call.
+        """
         if self._reserved < 0:
             self._reserved = self.memory.shared.shape[1]
             self.memory.shared = np.pad(self.memory.shared, ((0, 0), (0, RESERVED_SHARED)))
@@ -363,22 +376,22 @@ class Machine(ABC):
         frame: Frame,
         position: tuple[int, int, int],
     ) -> None:
-        """Let lanes at `position` enter a function; `arguments` and `results` are variables of their `frame`."""
+        """Move lanes at `position` into a function; `arguments` and `results` are variables of their `frame`."""
 
     @abstractmethod
     def return_from(self, frame: Frame, index: Index, position: tuple[int, int, int]) -> None:
-        """Let lanes go on behind the call that made `frame`, with its results."""
+        """Move lanes behind the call that made `frame`, and copy its results."""
 
     @abstractmethod
     def make_child(self, pointer: int, geometry: Geometry) -> int:
-        """Return the address for the parameters of a kernel that this kernel launches."""
+        """Return the address for the parameters of a kernel that the running kernel launches."""
 
     @abstractmethod
     def launch_child(self, address: int, stream: int) -> None:
         """Launch a kernel by the address of its parameters, in a stream of the device."""
 
     def pause(self, lanes: np.ndarray) -> None:
-        """Let all other lanes that can run go first."""
+        """Make running lanes yield, so that all other lanes that can run go first."""
         self.status[lanes[self.status[lanes] == RUNNING]] = YIELDED
 
     def finish(self, index: Index) -> None:
