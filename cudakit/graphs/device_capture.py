@@ -59,10 +59,12 @@ _MOST_PARAMETERS = 8192
 def checked(result: tuple[Any, ...], action: str) -> Any:
     """Return the results of a driver call without its status.
 
+    `action` names the call in the error.
+
     Raises
     ------
     LaunchError
-        Where the driver refused it.
+        If the status is an error.
     """
     status, *rest = result
     if int(status) != 0:
@@ -71,7 +73,7 @@ def checked(result: tuple[Any, ...], action: str) -> Any:
 
 
 class Node(Step):
-    """A node of a graph. Its parameters are kept here if they can be changed."""
+    """A node of a graph. A node that can be changed also holds its parameters."""
 
     #: What the driver's functions for it have in their names, if there are any.
     family = ""
@@ -97,7 +99,7 @@ class Node(Step):
             checked(getattr(driver, f"cuGraph{self.family}NodeSetParams")(self.handle, self._parameters), self._change)
 
     def _find_place(self, arguments: NamedArguments, field: str, on_host: bool = False) -> None:
-        """Find a named argument by an address in a parameter."""
+        """Look for a named array at the address in the parameter `field`. If there is one, add its use to the node."""
         parameters = self._parameters
         location = arguments.holding(int(getattr(parameters, field) or 0))
         if location is not None:
@@ -163,7 +165,7 @@ class KernelNode(Node):
 
 
 class CopyNode(Node):
-    """A copy between two places in memory."""
+    """A node that copies from one memory range to another."""
 
     family = "Memcpy"
 
@@ -177,7 +179,7 @@ class CopyNode(Node):
 
 
 class FillNode(Node):
-    """A fill of memory with one value."""
+    """A node that fills memory with one value."""
 
     family = "Memset"
 
@@ -194,9 +196,11 @@ def nodes_of(graphs: Iterable[Any], arguments: NamedArguments, calls: Mapping[in
     Parameters
     ----------
     graphs : iterable of CUgraph
+        Graphs whose nodes are returned.
     arguments : NamedArguments
+        Named arguments to look for in the nodes' parameters.
     calls : mapping
-        The calls that cudakit made, by the address of their node.
+        Calls that cudakit made, by the address of their node.
     """
     node_types = driver.CUgraphNodeType
     result: list[Node] = []
@@ -218,14 +222,14 @@ def nodes_of(graphs: Iterable[Any], arguments: NamedArguments, calls: Mapping[in
 
 
 def _listed(call: Callable[[Any, int], tuple[Any, ...]], owner: Any, words: str) -> list[Any]:
-    """Return the nodes that a driver call lists. Its first call returns their number."""
+    """Return the nodes that a driver call lists for `owner`. `words` names the call in the error."""
     *_, count = checked(call(owner, 0), words)
     nodes, *_ = checked(call(owner, count), words)
     return list(nodes)[:count]
 
 
 def _layout(kernel: Any, function: Any, name: str) -> list[tuple[int, int]]:
-    """Return offset and size of each parameter of a kernel, in bytes."""
+    """Return the offset and the size of each parameter of a kernel, in bytes."""
     layout: list[tuple[int, int]] = []
     for position in range(_MOST_PARAMETERS):
         if int(function):
@@ -270,15 +274,16 @@ class DeviceCapture(Recording):
     Parameters
     ----------
     target : DeviceStream
-        The stream.
+        Stream that is captured.
     arguments : NamedArguments
+        Named arguments of the graph.
 
     Attributes
     ----------
     calls : dict
         cudakit's own launches, by the address of their node.
     builders : list of cuda.core.graph.GraphBuilder
-        Everything that is captured: bodies of loops and branches, and the graph, which is the last.
+        All open captures: bodies of loops and branches, and the graph, which is the last.
     """
 
     def __init__(self, target: DeviceStream, arguments: NamedArguments) -> None:
@@ -353,7 +358,7 @@ class DeviceCapture(Recording):
             self._end()
 
     def join(self, target: DeviceStream) -> None:
-        """Record that a stream belongs to this capture: it has waited for a stream that does."""
+        """Make a stream that has waited for a stream of this capture a part of this capture."""
         if target.handle not in self._joined_handles:
             self._joined_handles.add(target.handle)
             self._joined.enter_context(order().capturing(target.core))
@@ -426,7 +431,7 @@ class DeviceCapture(Recording):
 
     @contextlib.contextmanager
     def _aside(self) -> Iterator[Any]:
-        """Run CuPy on a stream outside of the capture, and wait for it."""
+        """Run CuPy's work inside the block on a stream outside of the capture. Wait for the work at the block's end."""
         import cupy
 
         if self._side is None:
@@ -570,13 +575,13 @@ class DeviceGraph(Executable):
 
 
 def _state(stream: Any) -> tuple[int, int, list[Any]]:
-    """Return whether a stream is captured, the capture's number, and the nodes that precede the next node."""
+    """Return whether a stream is captured (not 0), the capture's number, and the nodes before the next node."""
     state = checked(driver.cuStreamGetCaptureInfo(driver.CUstream(handle_of(stream))), "the state of a capture")
     return int(state[0]), int(state[1]), list(state[3] or ())[: int(state[-1])]
 
 
 def _explain(error: BaseException) -> None:
-    """Raise a `LaunchError` if the driver, or CuPy, refused a call because of the capture."""
+    """Raise a `LaunchError` if the driver, or CuPy, refused a call because of the capture; else return."""
     text = str(error)
     own = isinstance(error, CudakitError) and "STREAM_CAPTURE" not in text
     if own or not isinstance(error, Exception) or not re.search("capture|capturing|invalidated", text, re.IGNORECASE):

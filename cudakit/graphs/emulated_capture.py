@@ -36,7 +36,7 @@ from cudakit.types.arguments import as_numpy
 
 
 class Play:
-    """A launch of a graph: the stream for each captured stream, and the events so far."""
+    """A launch of a graph: the stream for each captured stream, and the events recorded so far."""
 
     def __init__(self, streams: dict[int, EmulatedStream]) -> None:
         self.streams = streams
@@ -49,16 +49,19 @@ class Node(Step):
     Attributes
     ----------
     hidden : bool
-        Whether it is an order between streams, which a graph has edges for and no nodes.
+        Whether the step is an order between streams. A graph has edges for the order, and no nodes.
     """
 
     hidden = False
 
     def run(self, play: Play) -> None:
-        """Run the step."""
+        """Run the step in a launch of the graph."""
 
     def again(self, streams: Mapping[int, int], arguments: NamedArguments, tag: Any) -> Node:
-        """Return the step for another graph with other streams and named arguments. `tag` distinguishes its events."""
+        """Return a copy of the step for another graph, with other streams and named arguments.
+
+        `tag` distinguishes the copy's events from events of other copies.
+        """
         return Node(self.name)
 
     def _find_array(
@@ -69,9 +72,10 @@ class Node(Step):
         *slots: list[Any],
         value: Callable[[int, Any], Any] | None = None,
     ) -> bool:
-        """Return whether an array shares memory with a named array.
+        """Return whether `array` is an array. If it shares memory with a named array, also add this use to the step.
 
-        If so, launches use the new array's part, as array or value.
+        A launch with another named array then uses the same part of the other array. The part, or `value` of the part,
+        replaces the argument at `position` in each of `slots`.
         """
         memory = memory_of(array)
         if memory is None:
@@ -91,7 +95,7 @@ class Node(Step):
 
 
 class Launch(Node):
-    """A kernel's launch."""
+    """A recorded launch of a kernel."""
 
     def __init__(
         self,
@@ -119,7 +123,7 @@ class Launch(Node):
                 self._find_number_at(position, argument, names)
 
     def _find_addresses_in(self, position: int, value: bytes | int, arguments: NamedArguments) -> None:
-        """Find addresses of named arrays in a struct, and in an address argument."""
+        """Find addresses of named arrays in a struct's bytes or an address argument, and add their uses to the step."""
         values = self._values
 
         def put(place: int, address: int) -> None:
@@ -148,7 +152,7 @@ class Launch(Node):
 
 
 class Copy(Node):
-    """A copy of elements. On a GPU CuPy captures it as a node."""
+    """A recorded copy of elements. On a GPU, CuPy makes such a copy, which is captured as a node."""
 
     def __init__(self, stream: int, source: Any, target: Any, arguments: NamedArguments) -> None:
         super().__init__(f"copy of {target.nbytes} bytes")
@@ -169,7 +173,7 @@ class Copy(Node):
 
 
 class Edge(Node):
-    """An event that is recorded, or waited for."""
+    """A recorded event, or a wait for a recorded event."""
 
     hidden = True
 
@@ -189,7 +193,7 @@ class Edge(Node):
 
 
 class Conditional(Node):
-    """A loop or a branch."""
+    """A recorded loop or branch, with the steps of its body."""
 
     inner: int
 
@@ -221,7 +225,7 @@ class Conditional(Node):
 
 
 def all_of(nodes: Sequence[Node]) -> Iterator[Node]:
-    """Yield the steps, with the steps of bodies."""
+    """Yield all steps, and after a loop or branch the steps of its body."""
     for node in nodes:
         yield node
         if isinstance(node, Conditional):
@@ -233,7 +237,7 @@ def _address_of(array: Any) -> int:
 
 
 def _view(array: Any, distance: int, like: Memory) -> np.ndarray:
-    """Return elements of another array at the same places as `like` in the captured array."""
+    """Return a view of `array` with dtype, shape and strides of `like`, `distance` bytes after its first element."""
     if distance == 0 and (array.dtype, array.shape, array.strides) == (like.dtype, like.shape, like.strides):
         return np.asarray(array)
     return np.asarray(_Part(array, distance, like)).view(like.dtype)
@@ -260,11 +264,13 @@ class CapturedPoint(NamedTuple):
     Attributes
     ----------
     capture : EmulatedCapture
+        Capture that the event belongs to.
     number : int
+        Number of the event in the capture.
     body : list of Node
-        The graph, loop or branch whose stream recorded it.
+        Steps of the graph, loop or branch whose stream recorded the event.
     before : dict of int to int
-        How many of each stream's launches come before it.
+        Number of launches that come before the event, for each stream.
     """
 
     capture: EmulatedCapture
@@ -391,14 +397,14 @@ class EmulatedCapture(Recording):
         self._bodies[-1] += [node.again(streams, self.named_arguments, tag) for node in graph.steps]
 
     def record(self, stream: EmulatedStream) -> CapturedPoint:
-        """Return the position of an event after the stream's present work."""
+        """Return the position of an event after all present work of the stream, and record the event as a step."""
         body = self._body_of[id(stream)]
         point = CapturedPoint(self, next(self._numbers), body, dict(self._before[id(stream)]))
         body.append(Edge("record", id(stream), point.number))
         return point
 
     def fork(self, stream: EmulatedStream, point: CapturedPoint) -> None:
-        """Make a stream part of the capture, as it waits for an event of the capture."""
+        """Make a stream that waits for an event of the capture a part of the capture."""
         if not any(body is point.body for body in self._bodies):
             raise LaunchError(
                 "capture: the event is of a capture, or of a loop or branch, that has ended: it happens inside the "
@@ -486,7 +492,7 @@ class EmulatedGraph(Executable):
             self.play(stream)
 
     def play(self, stream: EmulatedStream) -> None:
-        """Run on a stream, after the graph's last launch and all other work that must come before."""
+        """Run the graph on a stream, after the graph's last launch and all other work that must come before."""
         with order().lock:  # no other thread's work may come between
             order().insert_waits(stream, self.reads, self.writes)
             if self._last is not None:

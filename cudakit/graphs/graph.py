@@ -27,7 +27,7 @@ class Graph(Reported):
     Attributes
     ----------
     stream : stream
-        The stream that was captured, on which a launch goes unless another is given.
+        Captured stream. Default stream of the launches.
 
     Notes
     -----
@@ -47,11 +47,11 @@ class Graph(Reported):
     # ── inside the block ──
 
     def __getitem__(self, name: str) -> Any:
-        """Return the named argument, for calls inside the block. Numbers must be taken from here."""
+        """Return the named argument `name`, for calls inside the block. Pass named numbers to calls in this form."""
         return self._named.value(name)
 
     def keep(self, *things: Any) -> None:
-        """Keep objects alive as long as the graph."""
+        """Keep objects alive as long as the graph exists."""
         self._capture.kept_alive.extend(things)
 
     def loop(self, flag: Any, limit: int | None = None) -> contextlib.AbstractContextManager[Any]:
@@ -86,9 +86,9 @@ class Graph(Reported):
         return self._conditional("loop", flag, limit, True)
 
     def branch(self, flag: Any) -> contextlib.AbstractContextManager[Any]:
-        """Capture a part of the block that runs only if ``flag[0] != 0`` on the device at its turn.
+        """Capture a part of the block that runs only if ``flag[0] != 0`` on the device when its turn comes.
 
-        Parameters and errors are those of `loop`.
+        Parameters, return value and errors are those of `loop`.
         """
         return self._conditional("branch", flag, None, False)
 

@@ -27,7 +27,11 @@ _WIDEST = 16
 
 
 class Memory(NamedTuple):
-    """Memory of an array: addresses, dtype, shape, strides in bytes, device (None: host memory)."""
+    """Memory of an array: addresses, dtype, shape, strides in bytes, device (None: host memory).
+
+    `address` is the address of the first element. `low` is the lowest address of the memory, `high` the address after
+    it.
+    """
 
     address: int
     low: int
@@ -58,7 +62,7 @@ class _Complex(complex):
 
 
 class _Bool(int):
-    """A named bool. Python's bool has two objects and no subclasses, so only `isinstance` accepts this as one."""
+    """A named bool: an int for which ``isinstance(value, bool)`` is True. Python's bool has no subclasses."""
 
     @property  # type: ignore[misc]  # what isinstance asks where the type itself is another
     def __class__(self) -> type:
@@ -69,7 +73,7 @@ class _Bool(int):
 
 
 class _NumpyBool(_Bool):
-    """A named numpy.bool, which has only two objects, too."""
+    """A named `numpy.bool`, which has no subclasses either."""
 
     dtype = np.dtype("?")
 
@@ -179,7 +183,7 @@ class NamedArguments:
         return self.values[name]
 
     def put(self, name: str, value: Any, memory: Memory | None) -> None:
-        """Set the value of a named argument."""
+        """Set the value of a named argument, and its present memory. `memory` is None for a number."""
         self.values[name] = value
         if memory is not None:
             self.now[name] = memory
@@ -194,14 +198,20 @@ class NamedArguments:
                 )
 
     def holding(self, address: int) -> tuple[str, int] | None:
-        """Return the named array that contains a byte, and the byte's distance from its first element."""
+        """Return the named array that contains the byte at `address`, and the byte's distance from its first element.
+
+        The result is (name, distance in bytes), or None if no named array contains the byte.
+        """
         for name, memory in self.arrays.items():
             if memory.low <= address < memory.high:
                 return name, address - memory.address
         return None
 
     def viewed(self, memory: Memory | None) -> tuple[str, int] | None:
-        """Return the named array that contains this memory, and the distance of both first elements."""
+        """Return the named array that contains an array's memory, and the distance between both first elements.
+
+        The result is (name, distance in bytes), or None if no named array contains the memory.
+        """
         location = self.holding(memory.low) if memory is not None else None
         return (
             (location[0], memory.address - self.arrays[location[0]].address)
@@ -210,14 +220,17 @@ class NamedArguments:
         )
 
     def addresses_in(self, data: Any) -> Iterator[tuple[int, str, int]]:
-        """Yield addresses within named arrays in a parameter's bytes: position, name, distance to the first element."""
+        """Yield each address within a named array in a parameter's bytes.
+
+        Each result is (offset in the bytes, name, distance of the address from the array's first element in bytes).
+        """
         for place in range(0, len(data) - 7, ADDRESS.size):
             location = self.holding(ADDRESS.unpack_from(data, place)[0])
             if location is not None:
                 yield place, *location
 
     def refuse_inside(self, address: int, kernel: str, noun: str) -> None:
-        """Raise if a kernel gets a `noun` that holds a named array's address.
+        """Raise if `address`, which a kernel gets in a `noun`, is within a named array.
 
         Raises
         ------
@@ -231,7 +244,7 @@ class NamedArguments:
             )
 
     def number_named(self, value: Any) -> str | None:
-        """Return the name of a number that a kernel got, by identity."""
+        """Return the name of a number that was passed to a kernel, or None. The number is recognized by identity."""
         for name, candidate in self.values.items():
             if candidate is value and name not in self.arrays:
                 return name
@@ -294,15 +307,17 @@ class Recording(Witness):
     Parameters
     ----------
     arguments : NamedArguments
+        Named arguments of the graph.
     is_captured : bool
-        Whether the stream is of another capture, which is refused.
+        Whether another capture has the stream already, which is refused.
 
     Attributes
     ----------
     reads, writes : dict
-        Arrays that cudakit's own work reads and may write, by identity; a name for a named array and its views.
+        Arrays that cudakit's own work reads, and arrays that it may write. The key of a named array and its views is
+        the name, the key of any other array its identity.
     kept_alive : list
-        What lives as long as the graph.
+        Objects that live as long as the graph.
     """
 
     def __init__(self, arguments: NamedArguments, is_captured: bool = False) -> None:
@@ -324,7 +339,7 @@ class Recording(Witness):
 
     @contextlib.contextmanager
     def body(self) -> Iterator[None]:
-        """Capture the body of a loop or branch. Without its end there is no graph."""
+        """Capture the body of a loop or branch. If the body does not end without an error, no graph is made."""
         try:
             yield
         except BaseException as error:
@@ -332,7 +347,7 @@ class Recording(Witness):
             raise
 
     def check_whole(self) -> None:
-        """Raise if a loop or branch has no end because an error inside it was caught outside of it."""
+        """Raise if a loop or branch was left by an error that was caught outside of it."""
         if self._error is not None:
             raise LaunchError(
                 f"capture: a loop or branch ended with an error ({type(self._error).__name__}: {self._error}), so that "
@@ -370,14 +385,17 @@ class Recording(Witness):
         self.writes.update(self.placed(writes))
 
     def placed(self, arrays: Iterable[Any]) -> Iterable[tuple[Any, Any]]:
-        """Yield each array with its key in `reads` and `writes`: its name, or its identity."""
+        """Yield a pair for each array, to be stored in `reads` or `writes`: its key and its value.
+
+        Both are the name for a named array or a view of one. For any other array they are its identity and the array.
+        """
         for array in arrays:
             memory = memory_of(array) if self.named_arguments.arrays else None
             location = self.named_arguments.holding(memory.low) if memory else None
             yield (location[0], location[0]) if location else (id(array), array)
 
     def touched(self, arrays: Mapping[Any, Any]) -> tuple[Any, ...]:
-        """Return the arrays of `reads` or `writes`, with the present named arrays."""
+        """Return the arrays of `reads` or `writes`. A named array is replaced by its present value."""
         values = self.named_arguments.values
         return tuple(values[key] if isinstance(key, str) else array for key, array in arrays.items())
 
@@ -426,7 +444,7 @@ class Step:
     Attributes
     ----------
     name : str
-        What it does.
+        Description of the step, such as the name of its kernel.
     uses : list of (str, callable)
         For each use of a named argument, its name and the function that writes a new value. The function refers to the
         arguments and not to the step, to avoid a reference cycle.
@@ -447,7 +465,10 @@ class Step:
         put: Callable[[int, int], None],
         address_of: Callable[[Any], int] = int,
     ) -> None:
-        """Find named arrays by their addresses in a parameter's bytes. `put` writes another address at a position."""
+        """Find named arrays by their addresses in a parameter's bytes, and add their uses to the step.
+
+        ``put(offset, address)`` writes another address into the bytes. `address_of` returns the address of a new value.
+        """
         for place, name, distance in arguments.addresses_in(data):
 
             def write(value: Any, place: int = place, distance: int = distance) -> None:
@@ -458,12 +479,14 @@ class Step:
     def find_number(
         self, arguments: NamedArguments, parameter: BoundParameter, argument: Any, put: Callable[[Any, Any], None]
     ) -> None:
-        """Find the named number of a parameter. `put` writes another number, as given and as the parameter's type.
+        """Find the named number that is passed for a parameter, and add its use to the step.
+
+        ``put(argument, value)`` writes another number: as the caller passes it, and converted to the parameter's type.
 
         Raises
         ------
         ArgumentError
-            For a parameter that is no number.
+            If the parameter takes no number.
         """
         name = arguments.number_named(argument)
         if name is None:
@@ -483,7 +506,7 @@ class Executable:
     Attributes
     ----------
     nodes : sequence of Step
-        What it does, without orders between streams.
+        Steps of the graph, without orders between streams.
     """
 
     #: Whether a new array is written by its address.
@@ -504,7 +527,7 @@ class Executable:
 
     @property
     def writes(self) -> tuple[Any, ...]:
-        """Arrays that the graph may write."""
+        """Arrays that the graph may write, with the present named arrays."""
         return self._capture.touched(self._capture.writes)
 
     def change(self, name: str, value: Any, memory: Memory | None) -> None:
@@ -520,12 +543,15 @@ class Executable:
         self._changed(uses)
 
     def _changed(self, uses: Sequence[tuple[Any, Write]]) -> None:
-        """Take note of changed uses before the next launch."""
+        """Prepare the next launch for changed named arguments.
+
+        `uses` are pairs of the step that uses an argument and the function that writes the value.
+        """
 
     def launch(self, stream: Any, graph: Any) -> None:
-        """Launch on a stream.
+        """Launch on a stream. If the stream is being captured, become a part of the other graph instead.
 
-        Inside a capture, become a part of the captured graph; `graph` is the user's object of this graph.
+        `graph` is the user's `Graph` of this graph.
         """
         raise NotImplementedError
 

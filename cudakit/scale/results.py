@@ -46,6 +46,7 @@ class Work:
     Parameters
     ----------
     function : callable or Pipeline
+        Function or pipeline that processes a chunk.
     source : object
         Source from which workers read a chunk by its number. None: workers get the chunks.
     sink : object
@@ -68,12 +69,14 @@ class Work:
         return _restored, (self.token, self._function, self._source, self._sink)
 
     def __call__(self, number: int, chunk: Any, worker: int) -> list[Any]:
-        """Return the results of a chunk, or the sink's return value for each result.
+        """Return the results of a chunk, or with a sink the return values of its ``write``.
 
         Parameters
         ----------
         number : int
+            Number of the chunk, from 0.
         chunk : object
+            The chunk. Ignored if there is a source: the chunk is then read from the source.
         worker : int
             Number of the worker on its machine. With several GPUs, workers take turns by their numbers.
         """
@@ -101,7 +104,7 @@ _restoring = threading.Lock()
 
 
 def _restored(token: str, *parts: Any) -> Work:
-    """Return an unpickled work: the one that is in this process already, with its streams, if there is one."""
+    """Return the work with this token, for unpickling: an object that this process has, or a new `Work(*parts)`."""
     with _restoring:
         work = _works.pop(token, None) or Work(*parts)
         work.token = token
@@ -142,7 +145,7 @@ class Engine(Protocol):
     Attributes
     ----------
     width : int
-        Chunks that are worked on at a time.
+        Number of chunks that are processed at a time.
     """
 
     width: int
@@ -151,9 +154,9 @@ class Engine(Protocol):
         """Send a chunk to a worker."""
 
     def receive(self) -> tuple[int, Callable[[], list[Any]]]:
-        """Wait for a sent chunk.
+        """Wait until a chunk that was sent is processed.
 
-        Return its number, and a function that returns its results or raises the work's error.
+        Return the chunk's number, and a function that returns its results or raises the work's error.
         """
 
     def close(self) -> None:
@@ -222,7 +225,7 @@ class _Futures(ABC):
 
     @abstractmethod
     def _first(self) -> Any:
-        """Return a finished future of those under way."""
+        """Wait for a future of a chunk under way, and return the finished future."""
 
     def send(self, number: int, chunk: Any) -> None:
         self._send(self._work if number < self.width else self._work.token, number, chunk)
@@ -290,7 +293,7 @@ def _in_pool(work: Work | str, number: int, chunk: Any) -> list[Any] | None:
 
 
 class OnDask(_Futures):
-    """A cluster of dask.distributed. Its scheduler gives the chunks of a lost worker to another."""
+    """A cluster of dask.distributed. If a worker is lost, the scheduler gives its chunks to another worker."""
 
     def __init__(self, client: Any, work: Work) -> None:
         from distributed import as_completed
@@ -331,9 +334,9 @@ def _on_dask(work: Work | str, number: int, chunk: Any) -> list[Any] | None:
 
 @contextlib.contextmanager
 def _large() -> Iterator[None]:
-    """Allow large chunks to go through the scheduler, without a warning.
+    """Suppress the warning about large chunks that go through the scheduler, inside a ``with`` block.
 
-    The scheduler can give them to another worker.
+    A chunk that goes through the scheduler can be given to another worker.
     """
     import dask
 
@@ -386,13 +389,13 @@ class OnRay:
 
 
 class _Actor:
-    """A worker of Ray, whose own GPU is its first."""
+    """A worker of Ray. It uses the first GPU that it sees."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
 
     def run(self, number: int, chunk: Any) -> list[Any]:
-        """Return the results of a chunk, as `Work`."""
+        """Return the results of a chunk, or with a sink the return values of its ``write``, as `Work` does."""
         return self._work(number, chunk, 0)
 
 
@@ -402,7 +405,7 @@ class Results(Closing):
     Attributes
     ----------
     item : int
-        The number of the chunk that the latest result came of, counted from 0.
+        Number of the chunk of the latest result, from 0.
     """
 
     def __init__(
@@ -433,7 +436,7 @@ class Results(Closing):
         Raises
         ------
         PipelineError
-            Where the work failed on a chunk.
+            If the work failed on a chunk.
         """
         start = time.perf_counter()
         try:
@@ -453,7 +456,7 @@ class Results(Closing):
         return value
 
     def _advance(self) -> bool:
-        """Take the results of the next chunk. Return False after the last."""
+        """Receive the results of the next chunk. Return False after the last chunk, else True."""
         while not self._source_ended and self._under_way + len(self._finished) < self._depth:
             try:
                 chunk = next(self._chunks)
@@ -499,7 +502,7 @@ class Results(Closing):
         return self._under_way + len(self._finished)
 
     def close(self) -> None:
-        """Stop, and cancel chunks under way. Further calls do nothing."""
+        """Stop, and cancel the chunks under way. Further calls do nothing."""
         if self._closed:
             return
         self._end, self._closed = time.perf_counter(), True
