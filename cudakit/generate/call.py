@@ -1,4 +1,6 @@
-"""Calls of generated functions: dtypes deduced (NEP 50), arguments on one execution place, outputs checked or made."""
+"""Calls of generated functions: dtypes deduced (NEP 50), arguments on one execution place, outputs checked or
+allocated.
+"""
 
 from __future__ import annotations
 

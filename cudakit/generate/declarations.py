@@ -104,7 +104,7 @@ class Declared:
 
     @property
     def placed_preamble(self) -> str:
-        """Lines with the preamble, or an empty text."""
+        """Lines with the preamble, or an empty string."""
         return placed(self.preamble, f"<{self.name} preamble>") if self.preamble.strip() else ""
 
 
@@ -375,10 +375,7 @@ def check_set(op: str, part: str, text: str, names: Iterable[str], preamble: str
 
 @functools.lru_cache(1024)
 def is_set_first(body: str, name: str) -> bool:
-    """Return whether `body` certainly assigns to a variable before it reads it. If in doubt, False.
-
-    Where in doubt the answer is no.
-    """
+    """Return whether `body` certainly assigns to a variable before it reads it. If in doubt, return False."""
     depth, current = 0, ""
     for character in code_of(body) + ";":
         if character in "([{":

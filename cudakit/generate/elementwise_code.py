@@ -42,13 +42,19 @@ class Role(NamedTuple):
     Attributes
     ----------
     mode : str
-        ``value``: a number. ``dense``: an array that lies as the result is counted. ``one``: an array of one element.
-        ``steps``: any strides. ``second``: two apart along a row, elements of 1 or 2 bytes. ``across``: strides, its
-        neighbours in the dimension before the last. ``pointer``, ``view``: raw, contiguous or not.
+        How elements are accessed:
+
+        - ``value``: a number.
+        - ``one``: an array of one element.
+        - ``dense``: an array with the layout in which the result's elements are counted.
+        - ``steps``: an array of any strides.
+        - ``second``: every second element along a row, of 1 or 2 bytes.
+        - ``across``: an array whose neighbouring elements are along the dimension before the last.
+        - ``pointer``, ``view``: a raw array, contiguous or not.
     converts : bool
-        Whether its elements are of another type than the argument.
+        Whether the array's elements have another type than the declared argument.
     rank : int
-        Dimensions of a view.
+        Number of dimensions of a view.
     """
 
     mode: Literal["value", "dense", "one", "steps", "second", "across", "pointer", "view"]
@@ -62,26 +68,28 @@ class Form(NamedTuple):
     Attributes
     ----------
     walk : str
-        ``flat``, ``strided`` or ``tiled``; see <cudakit/elementwise/elements.cuh>.
+        Order in which threads visit elements: ``flat``, ``strided`` or ``tiled``; see
+        <cudakit/elementwise/elements.cuh>.
     inputs, outputs : tuple of Role
+        Role of each input and of each output.
     where : Role or None
-        Of the mask.
+        Role of the mask, or None.
     keeps : tuple of bool
-        Whether elements of each output that the mask leaves out stay as they are, rather than become zero.
+        Whether masked-out elements of each output keep their value; otherwise they become 0.
     loads : tuple of bool
         Whether each output is read before the expression.
     apart : bool
-        Whether no input lies where an output does.
+        Whether no input overlaps an output.
     rank, counter : int, str
-        Dimensions of a strided or tiled kernel, and the type that counts its elements.
+        Number of dimensions of a strided or tiled kernel, and C++ type that counts its elements.
     side : int
-        Of a tile.
+        Side of a tile in elements.
     reordered : bool
-        Whether the dimensions are not in the result's order, so that `i` is worked out.
+        Whether the dimensions are not in the result's order. `i` is then computed from the coordinates.
     ndim : int
-        Dimensions of the result, for `_ind`.
+        Number of dimensions of the result, for `_ind`.
     single : bool
-        Whether a thread does one element: of results that are not neighbours, and where the expression loops.
+        Whether a thread computes one element: if the results are not neighbours, or the expression loops.
     narrow : tuple of str
         Type variables that stand for half or bfloat16, with which expressions compute as float.
     block : int
@@ -344,20 +352,23 @@ def plan(
     Parameters
     ----------
     recipe : ElementwiseRecipe
+        Declarations of the function.
     inputs : sequence of Layout or None
-        None for a number.
+        Layout of each input. None: a number.
     where : Layout or None
+        Layout of the mask, or None.
     outputs : sequence of Layout
+        Layout of each output.
     is_given : sequence of bool
         Whether each output is the caller's own array, which may be read.
     shape : tuple of int
-        Of the result.
+        Shape of the result.
     types : dict
         Dtypes of type variables.
     apart : bool
-        Whether no input lies where an output does.
+        Whether no input overlaps an output.
     block : int, optional
-        Threads of a block; tiles have theirs.
+        Threads of a block. Tiled kernels ignore it.
     """
     op = recipe.name
     mask = Parameter("where", "bool", np.dtype("?"))

@@ -424,7 +424,8 @@ _SAMPLES: Final = ((1, 2, 3, 5), (-1, -2, -3, -5))
 def check_identity(name: str, reduce: str, identity: str | None) -> None:
     """Raise if ``reduce(identity, x)`` or ``reduce(x, identity)`` is not x, for simple arithmetic and numbers.
 
-    An identity for elements of one sign is one, such as 0 of a maximum. What is not simple is taken as it is given.
+    A value that is an identity for elements of one sign is accepted, such as 0 for a maximum. Expressions that are
+    not simple are not checked.
 
     Raises
     ------

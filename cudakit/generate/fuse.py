@@ -99,15 +99,17 @@ class Call(NamedTuple):
 class Stages:
     """The kernels of a traced function.
 
-    Values of one shape are one kernel. So is a reduction: what was done before it is its map, and what is done to its
-    results alone its post. Other values of its results are a kernel after it.
+    Values of one shape are one kernel. A reduction is one kernel: operations before it are its map, and operations
+    on its results alone are its post. Other uses of its results are computed by a kernel after it.
 
     Parameters
     ----------
     trace : Trace
+        Recorded operations of the function.
     arguments : sequence of Source
+        Arguments of the function.
     values : sequence of Value
-        What is made.
+        Values to compute.
     returned : sequence of int
         Numbers of the values that the function returns.
     """
@@ -480,7 +482,7 @@ class Fused(Function, Generic[_P, _R]):
         ------
         ArgumentError
         TemplateError
-            Where the function does something that cannot be fused; with file and line.
+            The function contains an operation that cannot be fused. The message has file and line.
         """
         positional = tuple([value for value in args if value is not MISSING])
         try:

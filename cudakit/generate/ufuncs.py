@@ -488,9 +488,9 @@ class Ufunc(Elementwise):
         return _delivered(op, place, result, out)
 
     def accumulate(self, x: Any, axis: int = 0, dtype: Any = None, out: Any = None, *, stream: Any = None) -> Any:
-        """out[k] = x[0] ∘ … ∘ x[k] along `axis`, as `numpy.ufunc.accumulate`.
+        """out[k] = x[0] ∘ … ∘ x[k] along `axis`, as ``numpy.ufunc.accumulate``.
 
-        Parameters are those of `reduce`.
+        Parameters are as for `reduce`.
         """
         ufunc = self.ufunc
         op = f"{ufunc.__name__}.accumulate"
@@ -533,7 +533,7 @@ class Ufunc(Elementwise):
         return _delivered(op, place, result, out)
 
     def outer(self, x: Any, y: Any, **keywords: Any) -> Any:
-        """out[i…, j…] = f(x[i…], y[j…]), as `numpy.ufunc.outer`, with the keywords of a call."""
+        """out[i…, j…] = f(x[i…], y[j…]), as ``numpy.ufunc.outer``, with the keywords of a call."""
         op = f"{self.recipe.name}.outer"
         if self.ufunc.nin != 2:
             raise ArgumentError(f"{op}: only functions of two arrays have it")

@@ -1,7 +1,7 @@
 """Memory in use, and limits for it.
 
 Memory in use includes blocks kept from one call for the next (`spares`). Limits include the stack and the heap of
-kernels, which take device memory beside the arrays.
+kernels, which take device memory in addition to the arrays.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ def report() -> Report:
 
 
 class Limit:
-    """A limit, in force once it is made. As a context manager it ends with the block."""
+    """A limit in force from its construction. As a context manager it ends with the block."""
 
     def __init__(self, size: int | None, memory_kind: str) -> None:
         self._memory_kind, self._former = memory_kind, _set_limit(size, memory_kind)
@@ -309,7 +309,7 @@ def _set_limit(size: int | None, memory_kind: str) -> int | None:
 
 
 def trim() -> int:
-    """Return free memory of the pools to the devices and the host. Return the bytes."""
+    """Return free memory of the pools to the devices and the host. Return the number of bytes."""
     spares().drop()
     order().release()
     freed = pinned.pool().trim()
@@ -361,7 +361,7 @@ def _emulated(memory_kind: str) -> tuple[int, int]:
 
 
 def emulated_array(shape: tuple[int, ...], dtype: np.dtype, memory_kind: str = "device") -> np.ndarray:
-    """Return a new array on the emulator. Raises beyond the limit, as the device does."""
+    """Return a new array on the emulator. Raise beyond the limit, as on a device."""
     from cudakit.emulator.face import room
 
     return room().array(shape, dtype, memory_kind, ledger.limits[memory_kind])

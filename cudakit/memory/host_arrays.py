@@ -125,7 +125,7 @@ _MOST_WORK: Final[Any] = 10_000  # NumPy's stubs know two numbers only
 
 
 class Callee(Protocol):
-    """A kernel, as far as its host arrays are concerned."""
+    """Interface of a kernel that the calls with host arrays use."""
 
     @property
     def name(self) -> str:

@@ -446,7 +446,7 @@ def cupy_runtime() -> Any:
 
 
 def comes_soon(event: Any, size: int) -> bool:
-    """Wait a moment for an event after copies of so many bytes. Return whether it is done."""
+    """Wait a moment for an event after copies of `size` bytes. Return whether the event is done."""
     end = time.perf_counter() + _SOON + size / _LEAST_RATE
     while not event.is_done:
         if time.perf_counter() > end:

@@ -1,7 +1,8 @@
 """Textures, surfaces and tensor maps of arrays.
 
-A kernel takes a texture as ``cudaTextureObject_t``, a surface, which it also writes, as ``cudaSurfaceObject_t``. A
-tensor map is a ``CUtensorMap``, for copies of boxes of a tensor (TMA).
+- A texture is read: a kernel takes it as ``cudaTextureObject_t``.
+- A surface is read and written: a kernel takes it as ``cudaSurfaceObject_t``.
+- A tensor map is a ``CUtensorMap``, for copies of boxes of a tensor (TMA).
 """
 
 from __future__ import annotations

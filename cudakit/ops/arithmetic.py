@@ -75,7 +75,7 @@ def _shape(op: str, x_dtype: np.dtype, x_shape: Ints, y_dtype: np.dtype, y_shape
     Raises
     ------
     ArgumentError
-        For dtypes that do not add up too.
+        The shapes cannot be broadcast, or the dtypes cannot be added.
     """
     try:
         shape = np.broadcast_shapes(x_shape, y_shape)

@@ -1,4 +1,4 @@
-"""Arrays flipped, rolled, padded and joined."""
+"""Operations that flip, roll, pad and join arrays."""
 
 from __future__ import annotations
 
@@ -280,11 +280,9 @@ def _fill_end(
 
 
 def _median(place: ArrayPlace, chunk: Any, axis: int) -> Any:
-    """Return the median along an axis, keeping the axis.
+    """Return the median along an axis, keeping the axis. For an even number of elements: the mean of the middle two.
 
-    NaN where the line holds a NaN.
-
-    For an even number of elements it is the mean of the middle two.
+    A line that holds a NaN gives NaN.
     """
     head, n = (slice(None),) * axis, chunk.shape[axis]
     with place.inside():

@@ -1,4 +1,4 @@
-"""Attention on the tensor cores, by a tile kernel or by one of threads."""
+"""Attention on the tensor cores, by a tile kernel or by a kernel of threads."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Sizes: TypeAlias = tuple[int, int, int, int]
 
 
 class Tiles(NamedTuple):
-    """Tiles of the tile kernel: queries of a block, keys of a tile, warps, and blocks of a multiprocessor.
+    """Sizes for the tile kernel: queries of a block, keys of a tile, warps, and blocks of a multiprocessor.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ TABLE = {
 
 
 class Block(NamedTuple):
-    """Warps of a block, each with 16 queries, and keys of a tile, for the kernel of threads."""
+    """Sizes for the kernel of threads: warps of a block (16 queries each), and keys of a tile."""
 
     warps: int
     keys: int
@@ -76,7 +76,7 @@ LEAST_CAPABILITY = (8, 0)
 
 
 class Choice(NamedTuple):
-    """Tiles, whether blocks of all heads run before further blocks of one head, and the reason."""
+    """Tiles of a call, the order of blocks (all heads first, or one head after the other), and the reason."""
 
     tiles: Tiles
     heads_first: bool

@@ -76,7 +76,7 @@ def word_of(op: str, dtype: np.dtype) -> str:
 
 @functools.lru_cache(4096)
 def copy_job(op: str, dtype: np.dtype, shape: Ints, strides: Ints, order: Ints | None, out_strides: Ints | None) -> Job:
-    """out[k] = x[k], x being an array of `shape` and `strides` with its dimensions in another `order`.
+    """out[k] = x[k], for an array of `shape` and `strides` with its dimensions in another `order`.
 
     `out_strides` None stands for a C-contiguous result.
     """
@@ -276,7 +276,7 @@ def cast_job(
 
 
 def delivered(place: ArrayPlace, target: Target) -> Any:
-    """Return the caller's result, after copying or casting to it what a kernel wrote elsewhere."""
+    """Return the caller's output. Results that a kernel wrote elsewhere are copied or cast to it first."""
     written, result = target
     if written is not result:
         layout = written.shape, written.strides
@@ -294,7 +294,7 @@ def moved(
 ) -> Any:
     """Launch `job_of(dtype, shape and strides of x, *of, strides of out)` on a checked `out`, or a new array.
 
-    For a C-contiguous result the strides are None. `dtype` is the result's, where it is not that of `x`.
+    For a C-contiguous result the strides are None. `dtype` is the dtype of the result. Default: the dtype of `x`.
     """
     key = x.dtype, x.shape, x.strides, *of
     job = job_of(*key, None)

@@ -1,4 +1,4 @@
-"""Counting: histogram, bincount."""
+"""Counts of elements by bins or by values: histogram, bincount."""
 
 from __future__ import annotations
 
@@ -167,12 +167,15 @@ class _Bins(NamedTuple):
     Attributes
     ----------
     policy : str
+        Rule that finds the bin of a value.
     edges : array (bins + 1)
-        What the kernels read, or make unless `has_edges`. For "whole" the kernels read none of it.
+        Edges that the kernels read, or compute unless `has_edges`. Kernels of policy "whole" read no edges.
     result_edges : array (bins + 1)
-        What the caller gets: `edges`, or where the kernels copy them to.
+        Edges that the caller gets: `edges`, or an array to which the kernels copy them.
     has_edges : bool
+        Whether the caller passed edges.
     number : int
+        Number of bins.
     """
 
     policy: Policy
@@ -427,12 +430,12 @@ def _launch_range(place: ArrayPlace, x: Any, edges: Any, bins: int) -> None:
 
 
 def _greatest(x: Any, least: int, stream: Any) -> int:
-    """Return max(x) + 1, or `least` if it is greater. Waits for the device.
+    """Return max(x) + 1, or `least` if it is greater. Wait for the device.
 
     Raises
     ------
     ArgumentError
-        For a negative value.
+        A value is negative.
     """
     range = _range_of(x, stream=stream)
     if range is None:

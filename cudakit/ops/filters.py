@@ -1,6 +1,6 @@
-"""Filters of images: sums of the window around each pixel by weights, and its least, middle or greatest pixel.
+"""Filters of images: weighted sums over the window around each pixel, and its least, middle or greatest pixel.
 
-A small window is gone through in registers, a larger one element by element.
+Small windows are computed in registers, larger windows element by element.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ Border: TypeAlias = tuple[int, float]
 
 
 class Images(NamedTuple):
-    """An array as images: how many, their extents in pixels, and the elements of a pixel that lie side by side."""
+    """An array as images: number of images, their extents in pixels, and number of contiguous elements of a pixel."""
 
     batch: int
     height: int
@@ -67,12 +67,12 @@ class Images(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Elements."""
+        """Number of elements."""
         return prod(self)
 
 
 class Pixels(NamedTuple):
-    """Images of a dtype, a border's mode and value, and what the addresses of image and result are multiples of."""
+    """Images of a dtype, a border's mode and value, and the alignment of the addresses of image and result."""
 
     images: Images
     dtype: np.dtype
@@ -81,7 +81,7 @@ class Pixels(NamedTuple):
 
 
 class Pass(NamedTuple):
-    """A launch, whose result has `dtype`, and the weights that it reads from memory."""
+    """A launch, the dtype of its result, and the weights that it reads from memory."""
 
     job: Job
     dtype: np.dtype

@@ -1,4 +1,4 @@
-"""Images on other grids of pixels, and with other levels: resized, warped, as gray levels, equalized."""
+"""Images on other grids of pixels (resized, warped), and with other levels (gray, equalized)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products of matrices: on tensor cores by tile kernels, or by kernels of threads, exact where that is asked."""
+"""Products of matrices: by tile kernels or by kernels of threads, on tensor cores or exact."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class Choice(NamedTuple):
 def choose(row: str, batches: int, m: int, n: int, k: int, device: int | str) -> Choice:
     """Return the tile with which the multiprocessors finish first.
 
-    On the emulator, which runs blocks in turn: the smallest.
+    On the emulator, which runs blocks in turn: the smallest tile.
     """
     units, table = busy_blocks(device), TABLE[row]
     if units == 1:

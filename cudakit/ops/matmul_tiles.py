@@ -1,4 +1,4 @@
-"""Products of matrices by tile kernels: operands as TMA reads them, copied where it cannot, and the launch."""
+"""Products of matrices by tile kernels: choice of tiles, operands that TMA cannot read copied, and the launch."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Choice(NamedTuple):
 
 
 def table_row(itemsize: int, a_is_transposed: bool, b_is_transposed: bool) -> str:
-    """Return the row of `TABLE` for elements of so many bytes. Transposed: A is stored k × m, B is stored n × k."""
+    """Return the row of `TABLE` for elements of `itemsize` bytes. Transposed: A is stored k × m, B is stored n × k."""
     tf32 = "TF32, rows of B" if not b_is_transposed else "TF32, columns of A" if a_is_transposed else "TF32"
     return {1: "fp8", 2: "half"}.get(itemsize, tf32)
 
@@ -134,9 +134,9 @@ def choose(row: str, batches: int, m: int, n: int, k: int, device: int | str) ->
 
 
 class MatrixLayout(NamedTuple):
-    """Layout of a matrix or a batch.
+    """Layout of a matrix or a batch of matrices, in elements.
 
-    `pitch` is the step between rows (between columns, if transposed), `step` that between matrices, in elements.
+    `pitch` is the step between rows (between columns, if transposed). `step` is the step between matrices.
     """
 
     is_transposed: bool
@@ -230,7 +230,7 @@ _WORTH_TRANSPOSING = 1024
 
 
 class OperandLayout(NamedTuple):
-    """Layout in which the kernel reads an operand, and the reason why it is a copy, or None."""
+    """Layout in which the kernel reads an operand, and the reason why it is a copy. None: it is no copy."""
 
     layout: MatrixLayout
     reason: str | None

@@ -1,4 +1,4 @@
-"""Reductions by NumPy's names, over everything or along axes: sums, products, tests, extrema, variances, norms."""
+"""Reductions by NumPy's names, over all elements or along axes: sums, products, tests, extrema, variances, norms."""
 
 from __future__ import annotations
 
@@ -95,9 +95,9 @@ def prod(
     out: Any = None,
     stream: Any = None,
 ) -> Any:
-    """Π x along `axis`, as `numpy.prod`: 1 for no elements.
+    """Π x along `axis`, as ``numpy.prod``: 1 for no elements.
 
-    Parameters, result dtype, accumulation and errors are those of `sum`.
+    Parameters, result dtype, accumulation and errors are as for `sum`.
     """
     dtype = dtype_or_none("prod: dtype", dtype)
     option = _sum_dtype(x, dtype, out)
@@ -129,9 +129,9 @@ def mean(
 def any(
     x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None, out: Any = None, stream: Any = None
 ) -> Any:
-    """Return whether x ≠ 0 for any element along `axis`, bool, as `numpy.any`: NaN is not 0.
+    """Return whether x ≠ 0 for any element along `axis`, as a bool, like ``numpy.any``: NaN is not 0.
 
-    Parameters and errors are those of `sum`. Every element is read.
+    Parameters and errors are as for `sum`. Every element is read.
     """
     return _ANY([x], axis, keepdims, out, stream, None, where)
 
@@ -140,18 +140,18 @@ def any(
 def all(
     x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None, out: Any = None, stream: Any = None
 ) -> Any:
-    """Return whether x ≠ 0 for all elements along `axis`, bool, as `numpy.all`: NaN is not 0.
+    """Return whether x ≠ 0 for all elements along `axis`, as a bool, like ``numpy.all``: NaN is not 0.
 
-    Parameters and errors are those of `sum`. Every element is read.
+    Parameters and errors are as for `sum`. Every element is read.
     """
     return _ALL([x], axis, keepdims, out, stream, None, where)
 
 
 @repeated("out")
 def count_nonzero(x: Any, axis: Axis = None, *, keepdims: bool = False, out: Any = None, stream: Any = None) -> Any:
-    """Return the number of elements x ≠ 0 along `axis`, int64, as `numpy.count_nonzero`: NaN is not 0.
+    """Return the number of elements x ≠ 0 along `axis`, as int64, like ``numpy.count_nonzero``: NaN is not 0.
 
-    Parameters and errors are those of `sum`.
+    Parameters and errors are as for `sum`.
     """
     return _COUNT([x], axis, keepdims, out, stream)
 
@@ -332,9 +332,9 @@ def max(
     out: Any = None,
     stream: Any = None,
 ) -> Any:
-    """Return the greatest x along `axis`, as `numpy.max`: NaN where the line holds a NaN.
+    """Return the greatest x along `axis`, as ``numpy.max``: NaN if any element is NaN.
 
-    Parameters, result and errors are those of `min`.
+    Parameters, result and errors are as for `min`.
     """
     return _MAX([x], axis, keepdims, out, stream, "maximum", where, initial)
 
@@ -473,9 +473,9 @@ def std(
     out: Any = None,
     stream: Any = None,
 ) -> Any:
-    """√(Σ |x − mean|² / (n − ddof)) along `axis`, as `numpy.std`.
+    """√(Σ |x − mean|² / (n − ddof)) along `axis`, as ``numpy.std``.
 
-    Parameters, result and errors are those of `var`.
+    Parameters, result and errors are as for `var`.
     """
     option = _checked_ddof("std", ddof), dtype_or_none("std: dtype", dtype)
     return _STD([x], axis, keepdims, out, stream, option, where)

@@ -95,9 +95,9 @@ def cumprod(
     out: Any = None,
     stream: Any = None,
 ) -> Any:
-    """out[i] = x[0] · … · x[i] along `axis`, as `numpy.cumprod` has it.
+    """out[i] = x[0] · … · x[i] along `axis`, as ``numpy.cumprod``.
 
-    Parameters, result dtype and errors are those of `cumsum`; exclusive ones begin with 1, or `initial`.
+    Parameters, result dtype and errors are as for `cumsum`. With `exclusive` the first element is `initial`, or 1.
     """
     return _CUMPROD(real_part(x, dtype), keys, axis, exclusive, reverse, initial, dtype, out, stream)
 

@@ -1,4 +1,4 @@
-"""Sorts along an axis: elements, their indices, values by keys, and the greatest or least few."""
+"""Sorts along an axis: of elements, indices, and values by keys. Selection of the greatest or least elements."""
 
 from __future__ import annotations
 

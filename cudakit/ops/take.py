@@ -1,4 +1,4 @@
-"""Elements chosen by their indices, or by a mask."""
+"""Elements selected by their indices, or by a mask."""
 
 from __future__ import annotations
 

@@ -299,7 +299,7 @@ class Generator:
             self._keys = keys_of(self._key)
 
     def spawn(self, n_children: int) -> list[Generator]:
-        """Return so many generators with streams of their own, as ``numpy.random.Generator.spawn``."""
+        """Return `n_children` generators with streams of their own, as ``numpy.random.Generator.spawn``."""
         with self._lock:
             count = whole("Generator.spawn: n_children", n_children)
             if count > _MOST_CHILDREN:
@@ -403,7 +403,10 @@ class Generator:
     def exponential(
         self, scale: float = 1.0, size: Any = None, dtype: Any = None, *, out: Any = None, stream: Any = None
     ) -> Any:
-        """out[k] of the exponential distribution of mean `scale`: −scale · ln u. As `normal`."""
+        """out[k] of the exponential distribution of mean `scale`: −scale · ln u.
+
+        Parameters and errors are as for `normal`.
+        """
         of = 0.0, _number("exponential", "scale", scale), True
         return self._filled("exponential", (normal, *of), size, dtype, out, stream)
 
@@ -462,8 +465,8 @@ class Generator:
     ) -> Any:
         """out[k] = 1, or True, with probability p, else 0: NumPy's ``binomial(1, p)``.
 
-        Parameters and errors are those of `uniform`. The dtype is any integer or floating-point dtype; bool without
-        `dtype` and `out`. p is exact to 2⁻⁶⁵.
+        Parameters and errors are as for `uniform`. The dtype is any integer or floating-point dtype. Default: dtype
+        of `out`, else bool. p is exact to 2⁻⁶⁵.
         """
         chance = _number("bernoulli", "p", p)
         return self._filled("bernoulli", (bernoulli, chance), size, dtype, out, stream, _BOOL)
@@ -481,6 +484,7 @@ class Generator:
         Raises
         ------
         ArgumentError
+            The axis is out of range, or `x` or `out` does not fit.
         """
         op = "permutation"
         if isinstance(x, int | np.integer) and not isinstance(x, bool):
