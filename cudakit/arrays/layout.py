@@ -30,7 +30,9 @@ def axes_of(op: str, axis: Axis, ndim: int) -> tuple[int, ...]:
 
 
 def axes_in_order(op: str, name: str, axes: Any, ndim: int) -> tuple[int, ...]:
-    """Return the axes that the argument `name` of an op names, each counted from 0, in the argument's order.
+    """Return the axes that an op's argument names, as numbers from 0, in the order of the argument.
+
+    `name` is the argument's name, for errors.
 
     Raises
     ------
@@ -49,7 +51,7 @@ def axes_in_order(op: str, name: str, axes: Any, ndim: int) -> tuple[int, ...]:
 
 
 def axis_of(op: str, axis: int, ndim: int) -> int:
-    """Return the single axis that `axis` names, counted from 0.
+    """Return the single axis that `axis` names, as a number from 0.
 
     Raises
     ------
@@ -107,7 +109,7 @@ def without(shape: Sequence[int], axes: Sequence[int], keepdims: bool) -> tuple[
 
 
 def merged(shape: Sequence[int], *strides: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    """Merge dimensions: return the fewest that visit the same elements in the same order, for arrays of one shape.
+    """Return shape and strides with the fewest dimensions that visit the same elements in the same order.
 
     Parameters
     ----------
@@ -167,7 +169,10 @@ def is_row_major(shape: Sequence[int], steps: Sequence[int]) -> bool:
 
 
 def span(shape: Sequence[int], steps: Sequence[int]) -> tuple[int, int]:
-    """Return the elements of memory before an array's first element, and all that the array spans, gaps included."""
+    """Return two numbers of elements: those in memory before the first element, and all that the array spans.
+
+    The first number is 0 without negative strides. The second includes gaps between elements.
+    """
     if 0 in shape:
         return 0, 0
     below = sum((n - 1) * -step for n, step in zip(shape, steps, strict=True) if step < 0)
@@ -185,8 +190,9 @@ def view_of(shape: Sequence[int], steps: Sequence[int], dtype: np.dtype | None =
 
 
 def flat(array: Any, below: int, count: int) -> Any:
-    """Return the memory that an array spans, as a contiguous array of `count` elements that begins `below` its first
-    element.
+    """Return the memory that an array spans, as a contiguous array of `count` elements.
+
+    It begins `below` elements before the first element of `array`.
     """
     if isinstance(array, np.ndarray):
         ways: tuple[Any, ...] = tuple([slice(None, None, -1 if step < 0 else 1) for step in array.strides])

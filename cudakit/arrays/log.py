@@ -17,9 +17,9 @@ class Drawn(NamedTuple):
     Attributes
     ----------
     checked : str
-        Expression without side effects, of a value of the same type and range, for the guard.
+        Expression for the guard: it has a value of the same type and range, and no side effects.
     expression : str
-        Expression that is passed, evaluated once.
+        Expression of the passed value. A call evaluates it once.
     """
 
     checked: str
@@ -77,9 +77,9 @@ class Log:
     persistent : list of array
         Arrays that the stream, or the op, holds from call to call.
     aligned : list of (arrays, int)
-        Arrays whose alignment the call asked for, and the answer.
+        Arrays whose alignment the call asked for, and the alignment that they have.
     is_whole : bool
-        Whether the log covers all that the call did.
+        Whether the log covers all work of the call.
     """
 
     def __init__(self) -> None:
@@ -90,7 +90,10 @@ class Log:
         self.is_whole = True
 
     def name_numbers(self, names: Sequence[str], since: int = 0) -> None:
-        """Name the caller's numbers: first arguments of launches from step `since` on, where no sources are named."""
+        """Set `names`, the caller's numbers, as the sources of the first arguments of launches.
+
+        Only launches from step `since` on that have no sources are changed.
+        """
         for k, step in enumerate(self.steps[since:], since):
             if isinstance(step, Launched) and not step.sources and names:
                 self.steps[k] = step._replace(sources=tuple(names))
@@ -122,11 +125,11 @@ class RecordedCall(NamedTuple):
     Attributes
     ----------
     key : object
-        Identifies calls with the same kinds of arguments.
+        Key of calls whose arguments have the same types, dtypes and layouts.
     stream : object
         CuPy's current stream, on which all steps ran.
     steps : tuple of Step
-        Steps in order. Each of their arrays lies in the memory of an array below.
+        Steps in order. Each of their arrays is in the memory of an array of `arrays`, `new` or `persistent`.
     arrays : tuple of (str, array)
         The caller's arrays, each with its expression in the generated function.
     outs : tuple of str

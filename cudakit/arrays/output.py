@@ -33,7 +33,7 @@ def number_of(op: str, dtype: np.dtype) -> Any:
 
 
 def as_dtype(op: str, dtype: Any) -> np.dtype:
-    """Return the dtype that a caller asks for.
+    """Return the dtype that a caller requests.
 
     Raises
     ------
@@ -43,7 +43,7 @@ def as_dtype(op: str, dtype: Any) -> np.dtype:
 
 
 def real_part(x: Any, dtype: Any) -> Any:
-    """Return `x`, or its real parts if `x` is complex and a real `dtype` is asked for, as NumPy does."""
+    """Return `x`, or its real parts if `x` is complex and the requested `dtype` is real, as NumPy does."""
     own = getattr(x, "dtype", None)
     if dtype is None or getattr(own, "kind", "") != "c" or not hasattr(x, "real"):
         return x

@@ -148,15 +148,16 @@ class ArrayPlace(NamedTuple):
         return _workspaces.of(self, size)
 
     def status(self, size: int) -> Any:
-        """Return `size` bytes, uint8, that start at zero and that only <cudakit/lookback.cuh> writes. The stream holds
-        them.
+        """Return `size` bytes, uint8, which start at zero and which the stream holds.
+
+        Only <cudakit/lookback.cuh> writes them.
         """
         if self.xp is np:
             return np.zeros(size, np.uint8)
         return _statuses.of(self, size)
 
     def keep(self, array: Any) -> Any:
-        """Mark an array of the op's own that is the same array at each such call."""
+        """Mark an array of the op as the same array in every call like this one, for replays. Return the array."""
         return array
 
     def alignment(self, *arrays: Any) -> int:
@@ -375,7 +376,7 @@ def _is_within_an_op() -> bool:
 
 
 def as_array(op: str, name: str, value: Any) -> tuple[Any, bool]:
-    """Return `value` as an array of CuPy (False) or NumPy (True)."""
+    """Return `value` as an array, and whether it is NumPy's (True) or CuPy's (False)."""
     if isinstance(value, np.ndarray):
         refuse_masked(value)
         return value, True

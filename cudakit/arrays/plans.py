@@ -21,13 +21,13 @@ class Launch(NamedTuple):
     Attributes
     ----------
     how : str
-        The way, as a type of the templates.
+        Way of traversal, as a type of the templates.
     config : Config
         Launch configuration.
     scratch_bytes : int
         Memory that the kernel needs beside its arrays.
     layout : numpy.void
-        The kernel's argument of that name.
+        Argument `layout` of the kernel.
     """
 
     how: str
@@ -365,7 +365,7 @@ PACKED, DIRECT, RAW, _NEIGHBOURS = 0, 1, 2, 3
 
 
 class Writer(NamedTuple):
-    """An output of a call: its array (None for a raw output) and how it is written."""
+    """An output of a call: its array (None for a raw output), and the number of the way in which it is written."""
 
     array: Array | None
     writing: int

@@ -165,9 +165,9 @@ class CallRecorder:
 
 
 def _key_of(values: Any, array: type, arrays: list[Any], varying: bool = False) -> Any:
-    """Return a key of argument values, or None if they may hide more; collect their arrays in `arrays`.
+    """Return a hashable key of argument values, or None if a value may hold more than a key can tell.
 
-    `varying`: numbers of one type share a key.
+    Also appends the arrays among the values to `arrays`. With `varying`, numbers of one type share a key.
     """
     keys: list[Any] = []
     for value in values:
@@ -195,8 +195,8 @@ def _key_of(values: Any, array: type, arrays: list[Any], varying: bool = False) 
 class ArrayFunction(Function):
     """A function of arrays: ``f(*inputs, out=None, stream=None, **options)``, whose repeated calls are replayed.
 
-    A derived class has `_ordinary`, which makes a call in full, and `_job`, which plans calls with new kinds of
-    arguments.
+    A derived class has `_ordinary`, which makes a call in full, and `_job`, which plans calls with arguments of new
+    dtypes or layouts.
 
     Parameters
     ----------
@@ -252,7 +252,7 @@ class ArrayFunction(Function):
         raise NotImplementedError
 
     def _job(self, *of: Any) -> Any:
-        """Plan the calls with arguments of one kind."""
+        """Plan the calls whose arguments have the types, dtypes and layouts in `of`."""
         raise NotImplementedError
 
     def _job_of(self, key: Any, *of: Any) -> Any:

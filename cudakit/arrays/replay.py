@@ -75,7 +75,7 @@ class _KernelHolder:
 
 @dataclass(frozen=True, eq=False)
 class _Memory:
-    """An array whose memory may contain other arrays: its name in the generated code, and its byte range."""
+    """An array whose memory may contain other arrays: its name in the generated code, and its first and end address."""
 
     name: str
     array: Any
@@ -550,7 +550,7 @@ class _Replay:
         return (self.key, self.settled_addresses is None) == (call.key, single) and self.stream is call.stream
 
     def takes(self, addresses: tuple[int, ...]) -> bool:
-        """Return whether calls at these addresses are replayed, if the other conditions hold."""
+        """Return whether calls at these addresses are replayed, if the other conditions are true."""
         is_settled = self.names[f"cupy_stream_{self.number}"] is self.stream
         return is_settled and (self.settled_addresses is None or addresses in self.settled_addresses)
 
@@ -643,11 +643,11 @@ class CallReplay:
         return False
 
     def postpone(self, key: Any) -> None:
-        """Ignore calls that cannot be replayed for a while."""
+        """Do not record calls with this key for a while, because they cannot be replayed."""
         self._counts[key] = -_POSTPONED
 
     def record(self, call: RecordedCall) -> None:
-        """Replay calls like this one from now on, if its launches have settled."""
+        """Replay calls like `call` from now on, if its launches have settled."""
         ordered = order()
         with ordered.lock:
             single, addresses = ordered.single, call.addresses

@@ -105,7 +105,7 @@ class Calls:
         return Calls(self.unit, self.source, signature, self.arch, self.template_arguments)
 
     def specialized(self, evidence: tuple[Evidence, ...], arch: str, target: Target) -> tuple[Specialization, TypeBook]:
-        """Return the specialization for arguments of these types, and the C++ types that it knows."""
+        """Return the specialization for arguments with this type information, and the record of the C++ types in it."""
         if self.signature.overloads:
             raise TemplateError(
                 f"there are several kernels {self.signature.name}: {listed(self.signature.overloads)}; name one with "

@@ -24,7 +24,7 @@ from cudakit.types.structs import is_struct_type, struct_dtype
 
 
 class UnknownVariable(TemplateError, KeyError):
-    """The source has no variable of this name. The error is a `KeyError` too, as a mapping raises."""
+    """The error for a name that no variable of the source has. It is a `KeyError` too, the error of mappings."""
 
     # KeyError would show the message in quotes.
     __str__ = Exception.__str__
@@ -70,7 +70,8 @@ class Globals(Mapping[str, np.ndarray]):
     def read(self, name: str, stream: Any = None) -> np.ndarray:
         """Return the value of a variable, as an array of its C++ type and extents.
 
-        The array holds bytes if NumPy has no dtype for the C++ type.
+        The array holds bytes if NumPy has no dtype for the C++ type. Waits for `stream`, or without one for all work on
+        the device.
         """
         with self._variable(name, stream) as variable:
             out = variable.variables.read(variable.lowered, stream)
@@ -105,7 +106,7 @@ class Globals(Mapping[str, np.ndarray]):
 
     @contextlib.contextmanager
     def _variable(self, name: str, stream: Any) -> Iterator[_Variable]:
-        """Find a variable where the kernels of a stream see it."""
+        """Yield the variable `name` of the code that kernels on `stream` use, with its layout."""
         if name not in self._symbols:
             near = difflib.get_close_matches(str(name), self._symbols, n=3)
             names = ", ".join(self._symbols) or "none"

@@ -49,7 +49,7 @@ class Unit:
     users : set of User
         Holders of the unit's code.
     module : callable
-        Returns the unit's `cudakit.kernel.kernel.Module`, or None if nobody holds one.
+        Function that returns the unit's `cudakit.kernel.kernel.Module`, or None if the module no longer exists.
     """
 
     def __init__(self, origin: Source, options: CompileOptions, arch: str | None) -> None:
@@ -64,7 +64,7 @@ class Unit:
 
     @classmethod
     def of(cls, origin: Source, options: CompileOptions | None = None, arch: str | None = None) -> Unit:
-        """Return the process's unit of a source that was read."""
+        """Return the process's unit of a source, options and arch. A unit that does not exist yet is made."""
         options = options_of(origin.name, options)
         files: tuple[str | None, ...] = ()
         if options.link:  # a linked file may change, as a header may
@@ -90,13 +90,13 @@ class Unit:
         return unit
 
     def _place(self, stream: Any) -> CodePlace:
-        """Return the place whose variables are meant: the stream's or, without a stream, that of the last launch."""
+        """Return the code place of `stream`. Without a stream, return the place of the last launch."""
         if stream is not None:
             return place_of(stream).code(stream)
         return self._latest or default_place().default_code(self.arch)
 
     def _image(self, place: CodePlace) -> Image:
-        """Return the code that is loaded at a place."""
+        """Return the image of the unit at a place, which holds the loaded code."""
         key = place.target, self.arch or place.arch
         with self.lock:
             image = self._images.get(key)

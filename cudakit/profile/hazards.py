@@ -47,17 +47,18 @@ _MOST_PENDING = 1000
 
 
 class Party(NamedTuple):
-    """Side of a dependency.
+    """The use on one side of a dependency.
 
     Attributes
     ----------
     work : str
-        The kernel, the operation, or what is known of it.
+        Name of the kernel or the operation, or a description of unknown work.
     parameter : str
-        The kernel's parameter that the memory was given for; empty where there is none.
+        Name of the kernel parameter that the memory was passed for; empty if there is none.
     stream : str
+        Name of the stream.
     site : str
-        File and line of the program that asked for it.
+        File and line of the program that put the work on the stream.
     """
 
     work: str
@@ -82,11 +83,12 @@ class Dependency:
     kind : str
         ``read after write``, ``write after read`` or ``write after write``.
     first, second : Party
+        Use that must come first, and use that must come second.
     memory : tuple of int, or None
         First address that both access, and the address after the last.
     seen : bool
-        For a missing dependency: whether the second's turn came while the first was not done. If False, both were
-        ordered in a way that cudakit does not see, or the first was quick.
+        For a missing dependency: whether the second work's stream reached its turn while the first was not done. If
+        False, both were ordered in a way that cudakit does not see, or the first was quick.
     """
 
     status: Status
@@ -122,7 +124,7 @@ class _Note:
         self.describe(call.target.specialization.name_expression, call)
 
     def describe(self, name: str, call: Call | None) -> None:
-        """Fill in the names from the work."""
+        """Set the names of the work, and of the parameters if `call` is a launch."""
         self.name = name
         if call is None:
             return
@@ -215,7 +217,7 @@ class Report(Reported, Witness):
         self._pending.clear()
 
     def expect(self, call: Call) -> None:
-        """Announce the next work of this thread, a call that is ordered already."""
+        """Announce that the next work of this thread is `call`, which is ordered already."""
         self._thread.call = call
 
     def add(self, pending: Iterable[_Pending]) -> None:
@@ -325,7 +327,7 @@ def _hides_memory(parameter: BoundParameter) -> bool:
 
 
 def _is_early(stream: Any, use: Use) -> bool:
-    """Return whether a stream reaches its turn while a use is not done. The host waits for the stream."""
+    """Return whether a stream reaches its turn before the work of `use` is done. Waits for the stream on the host."""
     if use.event is None or not hasattr(use.event, "is_done"):
         return False
     stream.core.record().sync()
@@ -344,7 +346,7 @@ def _spans(arrays: Iterable[Any]) -> Iterator[Range]:
 
 
 def _stream_name(stream: Any) -> str:
-    """Return the name of a stream from its name in the clocks: a `Track`, or the number of an emulator's stream."""
+    """Return the displayed name of a stream. `stream` is a `Track`, or the number of an emulator's stream."""
     return f"emulated stream {stream}" if isinstance(stream, int) else _name(stream.handle)
 
 
@@ -433,6 +435,7 @@ def ordered(stream: Any, *, after: Any, wait: bool = True) -> None:
     Parameters
     ----------
     stream, after : stream
+        Stream that waits, and stream that it waits for.
     wait : bool
         Whether to wait. False: only report the order, if ``stream.wait`` has made it already.
     """

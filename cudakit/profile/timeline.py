@@ -45,15 +45,16 @@ class Span(NamedTuple):
     Attributes
     ----------
     kind : {"kernel", "copy", "fill", "host", "compile", "graph"}
+        Category of the work.
     name : str
-        A kernel's name expression, an operation, or a stage.
+        Name expression of a kernel, name of an operation or of a stage.
     stream : str
-        Name of the stream; of the thread, for work of the host.
+        Name of the stream; for work of the host, name of the thread.
     start_ms, end_ms : float
         Time since the trace began, in milliseconds. On the emulator a step counts as a microsecond, and time begins
         with the trace's first step.
     size : int
-        Bytes moved, of copies and fills.
+        Bytes moved by a copy or a fill.
     place : str
         ``GPU 0``, ``emulator`` or ``host``.
     after : tuple of int
@@ -82,11 +83,13 @@ class Lane:
     Attributes
     ----------
     name, place : str
+        Name of the stream or thread, and ``GPU 0``, ``emulator`` or ``host``.
     spans : tuple of Span
+        Work of the stream or thread.
     busy_ms : float
         Busy time in milliseconds.
     gaps : tuple of (float, float)
-        Idle times, between the first start and the last end of all lanes with the same clock.
+        Begin and end of idle times, between the first start and the last end of all lanes with the same clock.
     """
 
     name: str
@@ -103,20 +106,22 @@ class Lane:
 
 @dataclass(frozen=True)
 class Stage:
-    """All work of one kind and name, on all streams.
+    """All work of one category and name, on all streams.
 
     Attributes
     ----------
     kind, name : str
+        Category and name of the work.
     count : int
+        Number of spans.
     total_ms : float
         Sum of the spans, in milliseconds.
     busy_ms : float
-        Time during which at least one span was running.
+        Time during which at least one span was running, in milliseconds.
     size : int
         Bytes moved.
     lanes : tuple of str
-        Streams that it ran on.
+        Names of the streams that it ran on.
     """
 
     kind: Kind
@@ -135,6 +140,7 @@ class Timeline:
     Attributes
     ----------
     spans : tuple of Span
+        Spans of the work.
     """
 
     spans: tuple[Span, ...]
@@ -146,7 +152,7 @@ class Timeline:
 
     @cached_property
     def extent(self) -> Interval:
-        """First start and last end."""
+        """First start and last end of the spans, in milliseconds."""
         return min((s.start_ms for s in self.spans), default=0.0), max((s.end_ms for s in self.spans), default=0.0)
 
     @property
@@ -188,7 +194,9 @@ class Timeline:
 
     @cached_property
     def critical(self) -> Stage | Lane | None:
-        """The stage that bounds the whole: the one busy longest, or a stream, if it is clearly busy longer.
+        """The stage, or the stream or thread, that bounds the total time. None for an empty timeline.
+
+        It is the stage that is busy longest, or a stream that is clearly busy longer than each stage.
 
         If a stage is busy nearly always, the other stages cannot hide it: make it faster. If a stream is busy nearly
         always, and none of its stages is, its stages run one after the other. They could overlap on several streams.
@@ -205,7 +213,7 @@ class Timeline:
         return sum(lane.busy_ms for lane in self.lanes) / any_busy if any_busy else 0.0
 
     def summary(self) -> str:
-        """Return the timeline in words: by stream, by stage, and what bounds the whole."""
+        """Return the timeline as text: busy time and gaps by stream, totals by stage, the bound of the total time."""
         if not self.spans:
             return "a timeline of nothing"
         whole = self.elapsed_ms or 1.0
@@ -230,7 +238,7 @@ class Timeline:
         return text(head, "", by_lane, "", by_stage, "", self.verdict())
 
     def verdict(self) -> str:
-        """Return a sentence that names what bounds the whole."""
+        """Return a sentence that names the stage or the stream that bounds the total time."""
         critical = self.critical
         if critical is None:
             return "critical: nothing ran"
@@ -266,7 +274,7 @@ def by_clock(spans: Iterable[Span]) -> tuple[Timeline, ...]:
 
 
 def _union(spans: Iterable[Span]) -> list[Interval]:
-    """Return the times at which any of `spans` was running, without overlaps."""
+    """Return the times at which any of `spans` was running, as sorted pairs of start and end that do not overlap."""
     merged: list[Interval] = []
     for start, end in sorted((span.start_ms, span.end_ms) for span in spans):
         if merged and start <= merged[-1][1]:
@@ -281,7 +289,7 @@ def _length(intervals: Iterable[Interval]) -> float:
 
 
 def _between(busy: Sequence[Interval], extent: Interval) -> list[Interval]:
-    """Return the parts of `extent` outside `busy`."""
+    """Return the parts of the interval `extent` in which nothing is busy, as pairs of start and end."""
     starts = [extent[0], *(end for _, end in busy)]
     ends = [*(start for start, _ in busy), extent[1]]
     return [(start, end) for start, end in zip(starts, ends, strict=True) if end > start]
@@ -414,8 +422,9 @@ def save_json(spans: Sequence[Span], path: str | PathLike[str]) -> None:
     Parameters
     ----------
     spans : sequence of Span
+        Spans to write.
     path : path
-        Replaced as a whole, or not at all.
+        File to write. It is replaced as a whole, or not at all.
     """
     content = {
         "traceEvents": trace_events(spans),

@@ -78,7 +78,7 @@ class _Record:
 
 @dataclass(slots=True)
 class _Lane:
-    """A stream or a thread. For a GPU's stream: the device's `clock` and the driver's `handle`."""
+    """A stream or a thread. For a GPU's stream, `clock` is the device's clock, and `handle` the driver's number."""
 
     name: str
     place: str
@@ -87,20 +87,23 @@ class _Lane:
     handle: int = 0
 
     def is_capturing(self) -> bool:
-        """Return whether work put on the stream goes into a graph now, and so has no time."""
+        """Return whether work put on the stream goes into a graph now. Such work has no time."""
         if self.clock is None:
             return False  # the emulator tells of nothing that it does not run
         return is_captured(self.handle)
 
     def mark(self) -> Any:
-        """Return the present: milliseconds of the host, a step of the emulator, or an event."""
+        """Return the present time: milliseconds of the host, a step of the emulator, or an event on a GPU's stream."""
         if self.clock is not None:
             return self.clock.record(self.stream)
         return 1000 * time.perf_counter() if self.stream is None else self.stream.clock
 
 
 class _Clock:
-    """A device's time on the host's clock, by an event with a known time on both, and the device's reusable events."""
+    """The clock of a device, tied to the host's clock by an event with a known time on both.
+
+    It also owns the device's events that can be reused.
+    """
 
     def __init__(self, device_id: int) -> None:
         from cuda.core import Device
@@ -125,7 +128,7 @@ class _Clock:
         return event, host_ms
 
     def record(self, stream: Stream) -> Event:
-        """Return an event with the time at which `stream` reaches it."""
+        """Record an event with a time on `stream`, and return the event."""
         try:
             event = self._free.pop()
         except IndexError:
@@ -134,7 +137,10 @@ class _Clock:
             return timing_event(stream, event)
 
     def times(self, begun: Event, ended: Event) -> tuple[float, float]:
-        """Return milliseconds since the first event for two events that the device has passed. They may be reused."""
+        """Return the times of two events that the device has passed, in milliseconds since the clock's first event.
+
+        Both events may then be reused.
+        """
         start_ms = self._base_ms + (begun - self._base)
         end_ms = start_ms + (ended - begun)
         if start_ms - self._base_ms > _FAR_MS:
@@ -143,7 +149,10 @@ class _Clock:
         return start_ms, end_ms
 
     def on_host(self) -> tuple[float, float]:
-        """Return offset and rate from this clock to the host's milliseconds: over seconds both drift apart."""
+        """Return offset and rate that convert this clock's times to the host's milliseconds.
+
+        The rate is needed because both clocks drift apart over seconds.
+        """
         with devices.on_device(self.device_id):
             last, host_ms = self._anchor()
         host_now = self._base_ms + (last - self._base)
@@ -342,20 +351,22 @@ def trace(streams: Mapping[str, Any] | None = None, *, nvtx: bool | None = None,
     streams : mapping of str to stream, optional
         Names of streams, for the timeline; others are numbered in the order of first use.
     nvtx : bool, optional
-        Whether to mark each work as a range for Nsight, with the ``nvtx`` package; default: where it is installed.
+        Whether to mark each work as a range for Nsight, with the ``nvtx`` package. Default: if the package is
+        installed.
     max_spans : int
         Most pieces of work to record. A warning says if there are more. 100 000 take some 50 MB.
 
     Returns
     -------
     Trace
+        Context manager of the block, which holds the result after the block.
 
     Raises
     ------
     ArgumentError
-        `max_spans` is not positive, or a stream is none.
+        If `max_spans` is not positive, or `streams` holds something else than streams.
     CudakitError
-        `nvtx` is asked for and not installed.
+        If `nvtx` is True and the package is not installed.
 
     Notes
     -----
@@ -416,12 +427,12 @@ class Trace:
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """All recorded work, in the order in which it was put on its stream (work of the host: was done).
+        """All recorded work, in the order in which it was put on its stream. Work of the host is ordered by its ends.
 
         Raises
         ------
         CudakitError
-            The block has not ended.
+            If the block has not ended.
         """
         if self._state != "done":
             raise CudakitError("a trace is read after its block: the work is still being put on the streams")
@@ -440,11 +451,11 @@ class Trace:
 
     @property
     def critical(self) -> Stage | Lane | None:
-        """The stage or stream that bounds the whole; see `Timeline.critical`."""
+        """The stage or stream that bounds the total time; see `Timeline.critical`."""
         return self.timeline().critical
 
     def summary(self) -> str:
-        """Return busy time and gaps of each stream, totals of each stage, and what bounds the whole."""
+        """Return busy time and gaps of each stream, totals of each stage, and the bound of the total time."""
         return "\n\n".join(part.summary() for part in by_clock(self.spans)) or Timeline(()).summary()
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -566,12 +577,12 @@ class Timer:
             self._running, self._marks = False, []
 
     def start(self) -> None:
-        """Begin a measurement at the stream's present point. A former measurement is forgotten.
+        """Begin a measurement at the stream's present point. An earlier measurement is forgotten.
 
         Raises
         ------
         LaunchError
-            The stream is being captured into a graph.
+            If the stream is being captured into a graph.
         """
         self._free, self._marks = self._marks + self._free, []
         self._mark()
@@ -583,7 +594,7 @@ class Timer:
         Raises
         ------
         CudakitError
-            The timer was not started.
+            If the timer was not started.
         """
         if not self._running:
             raise CudakitError("the timer is not running: lap() and stop() come after start(), or inside its block")
@@ -595,7 +606,7 @@ class Timer:
         Raises
         ------
         CudakitError
-            The timer was not started.
+            If the timer was not started.
         """
         self.lap()
         self._running = False
@@ -611,7 +622,7 @@ class Timer:
 
     @property
     def laps_ms(self) -> tuple[float, ...]:
-        """Milliseconds of each lap, the last one until the stop. Waits until the stream reaches the stop."""
+        """Milliseconds of each lap; the last lap ends at the stop. Waits until the stream reaches the stop."""
         self._warn_of_steps()
         return self._laps()
 
@@ -630,21 +641,21 @@ class Timer:
 
     @property
     def elapsed_ms(self) -> float:
-        """Milliseconds from start to stop. Waits until the stream reaches the stop. On the emulator, see the notes.
+        """Milliseconds from start to stop. Waits until the stream reaches the stop. An emulator's step counts as 1 µs.
 
         Raises
         ------
         CudakitError
-            The timer has not been stopped.
+            If the timer has not been stopped.
         LaunchError
-            The driver reports an error of the stream's work.
+            If the driver reports an error of the stream's work.
         """
         self._warn_of_steps()
         return sum(self._laps())
 
     @property
     def laps_steps(self) -> tuple[int, ...]:
-        """Steps of each lap on the emulator."""
+        """Number of the emulator's steps in each lap."""
         if self._place.unit != "steps":
             raise CudakitError("steps are the emulator's; a GPU's stream has elapsed_ms and laps_ms")
         marks = self._measured()
@@ -652,12 +663,12 @@ class Timer:
 
     @property
     def elapsed_steps(self) -> int:
-        """Steps from start to stop on the emulator.
+        """Number of the emulator's steps from start to stop.
 
         Raises
         ------
         CudakitError
-            The stream is a GPU's, or the timer has not been stopped.
+            If the stream is a GPU's, or the timer has not been stopped.
         """
         return sum(self.laps_steps)
 

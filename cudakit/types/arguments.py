@@ -29,7 +29,7 @@ def described(value: Any, protocol: str) -> Mapping[str, Any]:
     Raises
     ------
     ArgumentError
-        Naming the field that is missing or wrong.
+        If a field is missing or wrong; the message names the field.
     """
     try:
         interface = getattr(value, protocol)
@@ -91,6 +91,7 @@ def device_array_of(value: Any) -> Any:
     Raises
     ------
     ArgumentError
+        If the object describes its memory wrongly, or fails to export it.
     """
     import cupy  # a program with such an object has mostly loaded it
 
@@ -129,12 +130,15 @@ _registered = [0]
 
 
 def count_registered(change: int) -> None:
-    """Count arrays that are registered with the driver (+1), or no longer registered (-1)."""
+    """Add `change` to the number of arrays that are registered with the driver: +1 or -1."""
     _registered[0] += change
 
 
 def is_page_locked(host: np.ndarray) -> bool:
-    """Return whether the driver knows an array's memory as page-locked, so that devices reach it directly."""
+    """Return whether the driver has an array's memory page-locked, so that devices reach it directly.
+
+    True for an empty array.
+    """
     if not host.nbytes:
         return True
     # Memory of NumPy's own is not page-locked; asking the driver takes some microseconds.

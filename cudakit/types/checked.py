@@ -69,7 +69,7 @@ CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
 
 
 def is_one_of(value: Any, words: Container[str | None]) -> bool:
-    """Return whether `value` is one of some words, or None if None is among them. Unhashable values are not."""
+    """Return whether `value` is one of `words`, which may include None. False for an unhashable value."""
     return (value is None or isinstance(value, str)) and value in words
 
 

@@ -34,7 +34,7 @@ class Named:
 
 
 class Pointer(NamedTuple):
-    """A pointer type; `const` is of the pointer itself, the target has its own."""
+    """A pointer type. `const` says whether the pointer itself is const; the type of its target has its own `const`."""
 
     target: CppType
     const: bool = False
@@ -56,7 +56,7 @@ class Reference(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A type of which only the source is known: nothing is deduced from it, and the compiler resolves it."""
+    """A type of which only the source text is known. Nothing is deduced from it; the compiler resolves it."""
 
     text: str
     const: bool = False
@@ -284,7 +284,7 @@ def tensor_arguments(cpp: CppType) -> tuple[CppType | Value, CppType | Value]:
 
 
 def with_const(cpp: Named | Pointer | Opaque, const: bool) -> Named | Pointer | Opaque:
-    """Return `cpp` with this top-level const."""
+    """Return `cpp` with its top-level const set to `const`."""
     return cpp._replace(const=const) if isinstance(cpp, Pointer) else replace(cpp, const=const)
 
 
@@ -337,7 +337,7 @@ _CLOSERS: Final = {"(": ")", "[": "]", "{": "}"}
 
 
 def closing(text: str, start: int) -> int:
-    """Return the offset of the bracket that closes the bracket at `start`, or -1."""
+    """Return the offset of the bracket that closes the bracket at offset `start`, or -1 if none does."""
     depth, opener = 0, text[start]
     for match in re.compile(f"[{re.escape(opener + _CLOSERS[opener])}]").finditer(text, start):
         depth += 1 if match[0] == opener else -1
@@ -347,7 +347,10 @@ def closing(text: str, start: int) -> int:
 
 
 def closing_angle(text: str, start: int) -> int:
-    """Return the offset of the ``>`` that closes the ``<`` at `start`, or -1. Brackets in parentheses do not count."""
+    """Return the offset of the ``>`` that closes the ``<`` at offset `start`, or -1 if none does.
+
+    Brackets in parentheses do not count.
+    """
     depth, position = 0, start
     for match in re.compile(r"->|[<>]=|<<|[<>()]").finditer(text, start):
         if match.start() < position or len(match[0]) == 2:
@@ -364,7 +367,7 @@ def closing_angle(text: str, start: int) -> int:
 
 
 def split_at(text: str, separator: str = ",", brackets: str = "(<[{") -> list[str]:
-    """Split `text` at separators outside of brackets; an unclosed bracket hides nothing."""
+    """Split `text` at separators outside of brackets, and return the parts. An unclosed bracket hides no separator."""
     parts, start, position = [], 0, 0
     for match in re.finditer(f"[{re.escape(brackets)}]|{re.escape(separator)}", text):
         if match.start() < position:
@@ -378,7 +381,7 @@ def split_at(text: str, separator: str = ",", brackets: str = "(<[{") -> list[st
 
 
 def split_arguments(text: str) -> list[str]:
-    """Split `text` at its top-level commas, and strip the parts."""
+    """Split `text` at its top-level commas, and return the parts without surrounding spaces."""
     return [part.strip() for part in split_at(text)] if text.strip() else []
 
 

@@ -187,7 +187,7 @@ _CODES = {np.dtype(letter): letter for letter in "bBhHiIqQefd"}
 
 
 class _Leaf(NamedTuple):
-    """A field that is no struct: its attribute path, its offset, and dtype and shape of its elements."""
+    """A field of a struct that is no struct itself: attribute path, offset in bytes, dtype and shape."""
 
     path: str
     offset: int

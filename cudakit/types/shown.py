@@ -156,7 +156,7 @@ class ShownSignature:
     Parameters
     ----------
     of : callable
-        Returns the parameters of an instance.
+        Function that returns the parameters of an instance.
     """
 
     def __init__(self, of: Callable[[Any], Iterable[Parameter]]) -> None:

@@ -53,11 +53,11 @@ class TensorLayout(NamedTuple):
         return f"{rows}{aligned}{', as are its rows' if self.whole else ''}"
 
     def sizes(self, rank: int) -> tuple[int, ...]:
-        """Return the sizes of the passed values in bytes: the address, the extents, the strides."""
+        """Return the sizes of the numbers in the kernel argument, in bytes: the address, the extents, the strides."""
         return (8, *[4] * rank, *[8 if self.wide else 4] * rank)
 
     def size(self, rank: int) -> int:
-        """Return the size of all passed values in bytes, padding included."""
+        """Return the size of the kernel argument with all numbers, in bytes, padding included."""
         return self.offsets(rank)[-1] + (8 if self.wide else 4)
 
     def offsets(self, rank: int) -> tuple[int, ...]:
@@ -136,7 +136,19 @@ def overlaps_itself(shape: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def fits(layout: TensorLayout, shape: Sequence[int], strides: Sequence[int], address: int, itemsize: int) -> bool:
-    """Return whether code compiled for a layout is correct for an array."""
+    """Return whether code compiled for `layout` is correct for an array.
+
+    Parameters
+    ----------
+    layout : TensorLayout
+        Layout that the code assumes.
+    shape, strides : sequence of int
+        Shape of the array, and its strides in elements.
+    address : int
+        Address of the first element.
+    itemsize : int
+        Bytes of an element.
+    """
     own = layout_of(shape, strides, address, itemsize)
     if own.wide > layout.wide or own.align < layout.align or own.whole < layout.whole:
         return False
@@ -144,7 +156,10 @@ def fits(layout: TensorLayout, shape: Sequence[int], strides: Sequence[int], add
 
 
 def passed_strides(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> Sequence[int]:
-    """Return the strides that are passed; a stride of an axis of extent 1 is replaced by one that all code accepts."""
+    """Return the strides that are passed for an array.
+
+    The stride of an axis of extent 1 has no meaning. It is replaced by a stride that all code accepts.
+    """
     if min(shape) > 1:
         return strides
     if 0 in shape:
@@ -156,6 +171,6 @@ def passed_strides(shape: Sequence[int], strides: Sequence[int], itemsize: int) 
 
 
 def packer(rank: int, layout: TensorLayout) -> Callable[..., bytes]:
-    """Return a function that packs an address, extents and passed strides into bytes."""
+    """Return a function that packs an address, extents and strides into the bytes of the kernel argument."""
     padding = "4x" if layout.wide and rank % 2 else ""
     return struct.Struct(f"<Q{rank}i{padding}{rank}{'q' if layout.wide else 'i'}").pack
