@@ -86,9 +86,9 @@ def _refuse(words: Sequence[str], parser: argparse.ArgumentParser, takes_program
     parser.error(f"unrecognized arguments: {' '.join(words)}{hint}")
 
 
-def _suggestion(word: str, known: Iterable[str]) -> str:
+def _suggestion(word: str, candidates: Iterable[str]) -> str:
     """Return a question about the nearest of the known words; empty if none is near."""
-    nearest = difflib.get_close_matches(word, list(known), n=1)
+    nearest = difflib.get_close_matches(word, list(candidates), n=1)
     return f"; did you mean {nearest[0]}?" if nearest else ""
 
 
@@ -294,7 +294,7 @@ def _explain(options: argparse.Namespace) -> int:
     if default_cache().imported(specialization) is not None:
         print(f"hit: {request.label} is in the cache, imported.")
         return 0
-    for line in _told(default_cache().explain(request)):
+    for line in _explanation_lines(default_cache().explain(request)):
         print(line)
     return 0
 
@@ -313,7 +313,7 @@ def split_arguments(text: str) -> tuple[str | int, ...]:
     return tuple(int(piece) if re.fullmatch(r"[+-]?[0-9]+", piece) else piece for piece in pieces)
 
 
-def _told(explanation: Explanation) -> Iterator[str]:
+def _explanation_lines(explanation: Explanation) -> Iterator[str]:
     if explanation.where != "miss":
         where = "in memory" if explanation.where == "memory" else "on disk"
         yield f"hit: {explanation.label} is in the cache, {where}."

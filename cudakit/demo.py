@@ -45,24 +45,24 @@ _FIXED_POINT_WEIGHTS: Final = (19595, 38470, 7471)
 
 @dataclass(frozen=True)
 class Stage:
-    """One template's result for one dtype.
+    """Result of one template for one dtype.
 
     Attributes
     ----------
     name : str
-        The template.
+        Name of the template.
     dtype : numpy.dtype
-        Of the image that goes in.
+        Dtype of the input image.
     output : numpy.ndarray
-        What the kernel wrote, on the host.
+        Output of the kernel, copied to the host.
     elapsed_ms : float or None
         Median time of one launch, in milliseconds; None on the emulator.
     machine : str
-        What ran the kernel, in words.
+        Name of the processor or emulator that ran the kernel.
     difference : float
         Largest absolute difference from the NumPy reference.
     tolerance : float
-        What that may be.
+        Largest difference that counts as right.
     """
 
     name: str
@@ -74,14 +74,14 @@ class Stage:
     tolerance: float
 
     @property
-    def passed(self) -> bool:
-        """Whether the output agrees with NumPy's (a NaN does not)."""
+    def is_right(self) -> bool:
+        """Whether the output agrees with NumPy's. An output with a NaN does not."""
         return self.difference <= self.tolerance
 
     @property
     def verdict(self) -> str:
-        """The check in words."""
-        if not self.passed:
+        """Result of the comparison with NumPy, in words."""
+        if not self.is_right:
             return f"WRONG: off by {self.difference:g}, at most {self.tolerance:g} allowed"
         return "exact" if self.tolerance == 0 else f"within {self.difference:.1e} (allowed {self.tolerance:.1e})"
 
@@ -116,7 +116,7 @@ def main(photo: Path | None, arch: str | None, output: Path) -> int:
     rows = [(stage.name, stage.dtype, stage.machine, _shown(stage.elapsed_ms), stage.verdict) for stage in flat]
     print(text(Table(("kernel", "dtype", "ran on", "ms", "compared with a NumPy reference"), rows)))
     print(f"picture: {save_picture(pixels, stages, output)}")
-    return 0 if all(stage.passed for stage in flat) else 1
+    return 0 if all(stage.is_right for stage in flat) else 1
 
 
 def _introduction() -> Iterator[str]:
@@ -145,7 +145,7 @@ def _machine_of(kernel: ck.Kernel) -> str:
 
 
 def compile_all(arch: str) -> bool:
-    """Compile every kernel of the demo for `arch`, which takes no GPU; print a table; say whether all compiled."""
+    """Compile every kernel of the demo for `arch`, without a GPU, and print a table. Return whether all compiled."""
     check_target("demo", arch, "cubin")
     if not nvrtc.is_supported(arch):
         raise ck.CompileError(unknown_arch("demo", arch, nvrtc.supported_archs()))
@@ -164,46 +164,48 @@ def compile_all(arch: str) -> bool:
 
 
 class Bar:
-    """How far the demo is, on one line of standard error; where there is little to wait for, nothing.
+    """Progress bar of the demo, on one line of standard error. It stays empty where there are few strips.
 
     Parameters
     ----------
     total : int
-        Strips in all.
+        Number of strips.
     """
 
     def __init__(self, total: int) -> None:
-        self._total, self._done = total, 0
+        self._total, self._finished = total, 0
 
-    def add(self, what: str) -> None:
-        """One strip more is done."""
-        self._done += 1
+    def add(self, template: str) -> None:
+        """Count one more strip as done."""
+        self._finished += 1
         if self._total > len(_TEMPLATES) * len(_DTYPES):
-            filled = 20 * self._done // self._total
-            end = "\n" if self._done == self._total else ""
-            print(f"\r{'█' * filled}{'·' * (20 - filled)} {what:<24}", end=end, file=sys.stderr, flush=True)
+            filled = 20 * self._finished // self._total
+            end = "\n" if self._finished == self._total else ""
+            print(f"\r{'█' * filled}{'·' * (20 - filled)} {template:<24}", end=end, file=sys.stderr, flush=True)
 
 
 def strips_of(height: int, width: int, emulated: bool) -> list[tuple[int, int]]:
-    """First and last + 1 rows of what is launched at a time: all on a GPU, about a million pixels on the emulator."""
+    """Return the first row and the row after the last of each strip: the image on a GPU, a million pixels else."""
     rows = max(1, _STRIP_PIXELS // width) if emulated else height
     return [(first, min(first + rows, height)) for first in range(0, height, rows)]
 
 
 def run_stages(stream: Any, rgb: np.ndarray, strips: Sequence[tuple[int, int]], bar: Bar) -> list[Stage]:
-    """Run the three templates on `rgb` (height, width, 3), each on the one before's output, and check each.
+    """Run the three templates on `rgb` (height, width, 3), each on the output of the one before, and check each.
 
-    A stage is checked against NumPy on the very array that its kernel was given, so that an error is seen where it
-    arises and the histogram's counts have to be exact for both dtypes.
+    The NumPy reference takes the same array as the kernel. An error is seen where it arises, and the histogram's counts
+    are exact for both dtypes.
 
     Parameters
     ----------
     stream : stream
+        Stream that the kernels run on.
     rgb : numpy.ndarray
+        Photograph, (height, width, 3), uint8.
     strips : sequence of (int, int)
-        Rows that are launched at a time.
+        First row and row after the last of each launch.
     bar : Bar
-        Is told of each strip.
+        Progress bar that counts the strips.
     """
     height, width, _ = rgb.shape
     dtype = rgb.dtype
@@ -250,9 +252,9 @@ def run_stages(stream: Any, rgb: np.ndarray, strips: Sequence[tuple[int, int]], 
                 launch(first, last)
                 bar.add(f"{name}, {dtype}")
             result = _to_host(xp, output)
-            wanted = reference()
-            difference = np.abs(result.astype(np.float64) - wanted.astype(np.float64)).max()
-            allowed = tolerance(result.dtype, terms, wanted)
+            expected = reference()
+            difference = np.abs(result.astype(np.float64) - expected.astype(np.float64)).max()
+            allowed = tolerance(result.dtype, terms, expected)
             return Stage(name, dtype, result, elapsed_ms, _machine_of(kernel), float(difference), allowed)
 
         def counted() -> np.ndarray:
@@ -266,7 +268,7 @@ def run_stages(stream: Any, rgb: np.ndarray, strips: Sequence[tuple[int, int]], 
 
 
 def median_ms(stream: Any, launch: Callable[[], object], repeats: int = _REPEATS) -> float:
-    """Median time of `launch`'s work on `stream` in ms, after one that warms up; the emulator's steps count as µs."""
+    """Return the median time of `launch` on `stream` in ms, after a warm-up. Steps of the emulator count as µs."""
     launch()
     times: list[float] = []
     for _ in range(repeats):
@@ -277,16 +279,16 @@ def median_ms(stream: Any, launch: Callable[[], object], repeats: int = _REPEATS
 
 
 def gray_reference(rgb: np.ndarray) -> np.ndarray:
-    """Luma 0.299 R + 0.587 G + 0.114 B of `rgb` (…, 3): for uint8 in 16-bit fixed point, else in float64."""
+    """Return the luma 0.299 R + 0.587 G + 0.114 B of `rgb` (…, 3): for uint8 in 16-bit fixed point, else in float64."""
     if rgb.dtype == np.uint8:
         return ((rgb.astype(np.uint32) @ np.array(_FIXED_POINT_WEIGHTS, np.uint32) + 32768) >> 16).astype(np.uint8)
     return np.asarray(rgb.astype(np.float64) @ np.array([0.299, 0.587, 0.114]))
 
 
 def blur_reference(image: np.ndarray) -> np.ndarray:
-    """`image` (height, width) under the 5×5 binomial filter (1, 4, 6, 4, 1)² / 256, its edges repeated.
+    """Return `image` (height, width) under the 5×5 binomial filter (1, 4, 6, 4, 1)² / 256, with its edges repeated.
 
-    Integers are rounded to the nearest, a half upward, in their dtype; other dtypes stay in float64.
+    Integers are rounded to the nearest, a half upward, in their dtype. Other dtypes stay in float64.
     """
     height, width = image.shape
     is_integer = image.dtype.kind in "iu"
@@ -298,7 +300,7 @@ def blur_reference(image: np.ndarray) -> np.ndarray:
 
 
 def histogram_reference(values: np.ndarray, low: float, high: float, bins: int) -> np.ndarray:
-    """Counts (`bins`,), uint64, of `values` in equal bins of [low, high); NaN and what lies outside count nowhere.
+    """Return uint64 counts (`bins`,) of `values` in equal bins of [low, high). NaN and values outside are left out.
 
     The arithmetic is the template's: float32 for integers of 8 and 16 bits and for float32, else float64.
     """
@@ -311,33 +313,33 @@ def histogram_reference(values: np.ndarray, low: float, high: float, bins: int) 
 
 
 def tolerance(dtype: np.dtype[Any], terms: int, reference: np.ndarray) -> float:
-    """What a sum of `terms` products may differ from `reference`: nothing for integers, which round in one way.
+    """Return the largest rounding error of a sum of `terms` products that is compared with `reference`; 0 for integers.
 
-    For floating point eps · terms · max|reference|: no term is negative, so no partial sum exceeds the result, and each
-    of the `terms` products and sums, and the rounded weight, is off by at most eps / 2 of that.
+    For floating point it is eps · terms · max|reference|. No term is negative, so no partial sum exceeds the result.
+    Each product, each sum and the rounded weight are off by at most eps / 2 of the result.
     """
     return float(np.finfo(dtype).eps) * terms * float(np.abs(reference).max()) if dtype.kind == "f" else 0.0
 
 
 def histogram_range(dtype: np.dtype[Any]) -> tuple[float, float]:
-    """Range whose 256 bins are centred on the 256 gray levels of an image of `dtype`."""
+    """Return the range whose 256 bins are centred on the 256 gray levels of an image of `dtype`."""
     return (-0.5, 255.5) if dtype.kind in "iu" else (-0.5 / 255, 255.5 / 255)
 
 
 def from_uint8(pixels: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
-    """`pixels` (uint8) as an image of `dtype`; floating-point images go from 0 to 1."""
+    """Return uint8 `pixels` as an image of `dtype`. Floating-point images go from 0 to 1."""
     return pixels if dtype == np.uint8 else (pixels / 255.0).astype(dtype)
 
 
 def read_photo(photo: Path | None) -> np.ndarray:
-    """RGB pixels (height, width, 3), uint8, of an image file, or of the portrait that matplotlib ships.
+    """Return the RGB pixels (height, width, 3), uint8, of an image file, or of the portrait that matplotlib ships.
 
     Raises
     ------
     CudakitError
-        Pillow or matplotlib is not installed.
+        If Pillow or matplotlib is not installed.
     OSError
-        The file cannot be read, or is not an image.
+        If the file cannot be read, or is not an image.
     """
     with _examples_extra():
         from PIL import Image, ImageOps
@@ -351,7 +353,7 @@ def read_photo(photo: Path | None) -> np.ndarray:
 
 
 def detail_of(gray: np.ndarray, blurred: np.ndarray) -> tuple[int, int, int, int]:
-    """Top, bottom, left and right of the square of a grid over two images in which they differ most."""
+    """Return top, bottom, left and right of the square of a grid in which two images differ most."""
     height, width = gray.shape
     tall, wide = min(_DETAIL, height), min(_DETAIL, width)
     down, across = height // tall, width // wide

@@ -1,4 +1,4 @@
-"""What cudakit uses on this machine: versions, GPU or emulator, compiler, extras, cache; and what is missing."""
+"""Report on the installation: versions, GPU or emulator, compiler, extras, cache, and what is missing."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def _version(package: str) -> str | None:
 
 
 def _is_within(version: str, bounds: str) -> bool:
-    """Whether a version meets bounds such as ``<14,>=13``."""
+    """Return whether a version meets bounds such as ``<14,>=13``."""
     for bound in filter(None, map(str.strip, bounds.strip(" ()").split(","))):
         match = re.fullmatch(r"(>=|<)\s*([\d.]+)", bound)
         if match is None:

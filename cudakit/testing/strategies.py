@@ -1,4 +1,4 @@
-"""Strategies: what hypothesis draws arrays and launches from."""
+"""Hypothesis strategies for dtypes, shapes, values, arrays and launch shapes."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ _MOST_THREADS = 1024
 
 
 class _Hypothesis(NamedTuple):
-    """Its two modules."""
+    """Modules of hypothesis that the strategies use."""
 
     st: Any
     numpy: Any
 
 
 def _hypothesis() -> _Hypothesis:
-    """Hypothesis, which only those need who draw from it.
+    """Import hypothesis, which only users of the strategies need.
 
     Raises
     ------
     ModuleNotFoundError
+        If hypothesis is not installed.
     """
     try:
         from hypothesis import strategies
@@ -46,11 +47,11 @@ def _hypothesis() -> _Hypothesis:
 
 
 def dtypes(among: Sequence[DTypeLike] = _DTYPES) -> SearchStrategy[np.dtype]:
-    """One of some dtypes; default: integers and floats of all sizes."""
+    """Draw one of several dtypes. Default: integers and floats of all sizes."""
     return _hypothesis().st.sampled_from(
         [
-            dtype_of("testing.dtypes: each of among", each)
-            for each in listed("testing.dtypes: among are several dtypes", among)
+            dtype_of("testing.dtypes: each of among", item)
+            for item in listed("testing.dtypes: among are several dtypes", among)
         ]
     )
 
@@ -58,15 +59,16 @@ def dtypes(among: Sequence[DTypeLike] = _DTYPES) -> SearchStrategy[np.dtype]:
 def shapes(
     least_dims: int = 1, most_dims: int = 3, most_elements: int = 4096, least_side: int = 0
 ) -> SearchStrategy[tuple[int, ...]]:
-    """Shapes whose sides are 0, 1, around a warp or a block, or anything between.
+    """Draw shapes whose sides are 0, 1, near the size of a warp or a block, or any number between.
 
     Parameters
     ----------
     least_dims, most_dims : int
+        Bounds of the number of dimensions.
     most_elements : int
-        Of the whole array.
+        Largest number of elements of the whole array.
     least_side : int
-        1 for shapes with no element missing.
+        Smallest side. 1 excludes empty arrays.
     """
     least_dims = whole("testing.shapes: least_dims", least_dims)
     most_dims = whole("testing.shapes: most_dims", most_dims, least_dims)
@@ -75,18 +77,19 @@ def shapes(
     st = _hypothesis().st
     sides = [size for size in _SIZES if least_side <= size <= most_elements]
     side = st.sampled_from(sides) | st.integers(least_side, max(least_side, min(300, most_elements)))
-    found = st.lists(side, min_size=least_dims, max_size=most_dims).map(tuple)
-    return found.filter(lambda shape: int(np.prod(shape, dtype=np.int64)) <= most_elements)
+    lists = st.lists(side, min_size=least_dims, max_size=most_dims).map(tuple)
+    return lists.filter(lambda shape: int(np.prod(shape, dtype=np.int64)) <= most_elements)
 
 
 def values(dtype: DTypeLike, finite: bool = False) -> SearchStrategy[Any]:
-    """Values of a dtype: its extremes, and of floats NaN, infinities, both zeros and subnormal numbers.
+    """Draw values of a dtype. Frequent are its extremes, and for floats NaN, infinities, zeros and subnormal numbers.
 
     Parameters
     ----------
     dtype : dtype
+        Dtype of the values.
     finite : bool
-        Without NaN and infinities.
+        Whether to leave out NaN and infinities.
     """
     finite = flag("testing.values: finite", finite)
     st, of_numpy = _hypothesis()
@@ -99,10 +102,10 @@ def values(dtype: DTypeLike, finite: bool = False) -> SearchStrategy[Any]:
         small = limits.smallest_subnormal
         special = [0.0, -0.0, 1.0, -1.0, limits.tiny, small, -small, limits.max, limits.min]
         special += [] if finite else [np.nan, np.inf, -np.inf]
-        return st.sampled_from([of.type(each) for each in special]) | usual
+        return st.sampled_from([of.type(value) for value in special]) | usual
     if of.kind in "iu":
         edges = sorted({0, 1, int(np.iinfo(of).min), int(np.iinfo(of).max)})
-        return st.sampled_from([of.type(each) for each in edges]) | usual
+        return st.sampled_from([of.type(edge) for edge in edges]) | usual
     return usual
 
 
@@ -112,43 +115,48 @@ def arrays(
     strided: bool = False,
     finite: bool = False,
 ) -> SearchStrategy[np.ndarray]:
-    """Arrays.
+    """Draw NumPy arrays.
 
     Parameters
     ----------
     dtype : dtype, sequence of dtype, or strategy
+        Dtype of the arrays, or dtypes to draw from.
     shape : tuple or strategy, optional
-        Default: `shapes`.
+        Shape of the arrays. Default: drawn from `shapes`.
     strided : bool
-        Views too: with steps, reversed, with axes in another order, and that begin within their memory.
+        Whether to draw views too: with steps, reversed, with axes in another order, or with an offset.
     finite : bool
-        Without NaN and infinities.
+        Whether to leave out NaN and infinities.
 
     Raises
     ------
     ArgumentError
-        For a shape that is none.
+        If `shape` is neither a tuple nor a strategy.
     """
     strided, finite = flag("testing.arrays: strided", strided), flag("testing.arrays: finite", finite)
     st, of_numpy = _hypothesis()
     if isinstance(dtype, Sequence) and not isinstance(dtype, str):
-        kinds = dtypes(dtype)
+        dtype_strategy = dtypes(dtype)
     else:
-        kinds = dtype if isinstance(dtype, st.SearchStrategy) else st.just(dtype_of("testing.arrays: dtype", dtype))
+        dtype_strategy = (
+            dtype if isinstance(dtype, st.SearchStrategy) else st.just(dtype_of("testing.arrays: dtype", dtype))
+        )
     if shape is not None and not isinstance(shape, tuple | st.SearchStrategy):
         raise ArgumentError(f"testing.arrays: shape is a tuple or a strategy for tuples, got {shortened(shape)}")
     extents = shapes() if shape is None else st.just(shape) if isinstance(shape, tuple) else shape
 
     def drawn(draw: DrawFn) -> Any:
-        of, sides = draw(kinds), draw(extents)
+        of, sides = draw(dtype_strategy), draw(extents)
         elements = values(of, finite)
         if not strided:
             return draw(of_numpy.arrays(of, sides, elements=elements, fill=elements))
         order = draw(st.permutations(range(len(sides))))
         steps = [draw(st.sampled_from((1, 1, 2, 3, -1, -2))) for _ in sides]
         skipped = [draw(st.integers(0, 2)) for _ in sides]
-        held = [skip + max(0, side - 1) * abs(step) + 1 for side, step, skip in zip(sides, steps, skipped, strict=True)]
-        memory = of_numpy.arrays(of, tuple(held[axis] for axis in order), elements=elements, fill=elements)
+        lengths = [
+            skip + max(0, side - 1) * abs(step) + 1 for side, step, skip in zip(sides, steps, skipped, strict=True)
+        ]
+        memory = of_numpy.arrays(of, tuple(lengths[axis] for axis in order), elements=elements, fill=elements)
         view = draw(memory).transpose(np.argsort(order)) if order else draw(memory)
         view = view[tuple(slice(skip, None) for skip in skipped)][tuple(slice(None, None, step) for step in steps)]
         return view[tuple(slice(0, side) for side in sides)]
@@ -157,22 +165,23 @@ def arrays(
 
 
 def configs(most_blocks: int = 64, dims: int = 1, threads: Sequence[int] = ()) -> SearchStrategy[Config]:
-    """Launch shapes: grids and blocks of all sizes, whole warps and not.
+    """Draw launch shapes: grids and blocks of all sizes, with whole and with partial warps.
 
     Parameters
     ----------
     most_blocks : int
+        Largest number of blocks.
     dims : int
-        1 to 3.
+        Number of dimensions of grid and block, 1 to 3.
     threads : sequence of int
-        Of a block, to choose among; default: any number up to 1,024.
+        Numbers of threads of a block to choose from. Default: any number up to 1,024.
     """
     if whole("testing.configs: dims", dims, 1) > 3:
         raise ArgumentError(f"testing.configs: dims is 1, 2 or 3, got {shortened(dims)}")
     whole("testing.configs: most_blocks", most_blocks, 1)
     threads = [
-        whole("testing.configs: each of threads", each, 1)
-        for each in listed("testing.configs: threads are several numbers", threads)
+        whole("testing.configs: each of threads", item, 1)
+        for item in listed("testing.configs: threads are several numbers", threads)
     ]
     st = _hypothesis().st
     if threads and max(threads) > _MOST_THREADS:
@@ -185,12 +194,12 @@ def configs(most_blocks: int = 64, dims: int = 1, threads: Sequence[int] = ()) -
 
         Each of these factors is the largest divisor of the rest that is not above its number.
         """
-        found, rest = [], count
-        for wanted in among:
-            side = next(each for each in range(min(wanted, rest), 0, -1) if rest % each == 0)
-            found.append(side)
+        factors, rest = [], count
+        for limit in among:
+            side = next(divisor for divisor in range(min(limit, rest), 0, -1) if rest % divisor == 0)
+            factors.append(side)
             rest //= side
-        return (rest, *found)
+        return (rest, *factors)
 
     sides = st.tuples(*[st.integers(1, 32)] * (dims - 1))
     grid = st.builds(spread, st.integers(1, most_blocks), sides)

@@ -367,7 +367,7 @@ def test_the_demo_says_what_it_does(
 def test_verdicts() -> None:
     def verdict(difference: float, tolerance: float) -> tuple[bool, str]:
         stage = Stage("a", np.dtype("f4"), np.zeros(1), None, "GPU", difference, tolerance)
-        return stage.passed, stage.verdict
+        return stage.is_right, stage.verdict
 
     assert verdict(0, 0) == (True, "exact")
     assert verdict(0.5, 0.5) == (True, "within 5.0e-01 (allowed 5.0e-01)")
