@@ -166,8 +166,8 @@ def test_in_strips_it_is_the_same_and_says_how_far_it_is(stream: Any, capsys: py
     assert {one.machine for one in parts} <= ran["GPU" if on_a_gpu else stream.machine]
     shown = capsys.readouterr().err
     for one, other in zip(parts, whole, strict=True):
-        assert one.passed
-        assert other.passed
+        assert one.is_right
+        assert other.is_right
         np.testing.assert_array_equal(one.output, other.output)
     assert shown.count("\r") == 12
     assert "\r█████··············· image/gray, uint8" in shown
