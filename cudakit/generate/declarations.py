@@ -154,6 +154,7 @@ def check_name(op: str, name: str, reserved: tuple[str, ...] = GIVEN_NAMES) -> N
     Raises
     ------
     TemplateError
+        The name is reserved, or is a word of C++ or Python.
     """
     if name in reserved:
         raise TemplateError(
@@ -342,6 +343,7 @@ def cpp_text(op: str, part: str, text: Any) -> str:
     Raises
     ------
     TemplateError
+        The value is no string, or is empty.
     """
     if not isinstance(text, str) or not text.strip():
         raise TemplateError(f"{op}: the {part} must be C++ text, got {shortened(text)}")

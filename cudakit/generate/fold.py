@@ -55,6 +55,7 @@ def declared(
     Raises
     ------
     TemplateError
+        A declaration cannot be read or has no argument or too many, or a name is used already.
     """
     check_kernel_name("a kernel", name)
     result = Declared(
@@ -125,6 +126,7 @@ def combination(
     Raises
     ------
     TemplateError
+        An expression is no string or is empty, or the identity changes a value.
     """
     mapped, reduced = expression(name, "map", map), expression(name, "reduce", reduce)
     neutral = None if identity is None else expression(name, "identity", identity)
@@ -138,6 +140,7 @@ def expression(op: str, part: str, text: Any) -> str:
     Raises
     ------
     TemplateError
+        The value is no string, or is empty.
     """
     return cpp_text(op, part, text).strip().rstrip(";")
 
@@ -162,6 +165,7 @@ def whole_warps(of: Declared, block_size: Any, place: ArrayPlace) -> int:
     Raises
     ------
     ArgumentError
+        The number of threads is no multiple of a warp, or more than a block can have.
     """
     most = device_limits(place.device).threads_per_block
     if isinstance(block_size, int | np.integer) and block_size in range(_WARP, most + 1, _WARP):

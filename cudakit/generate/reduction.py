@@ -136,6 +136,7 @@ def reduction(
         The map is then written as ``"{x, i}"``. Default: the map's type; 64-bit integers for integers; float for
         half and bfloat16.
     options : CompileOptions, optional
+        Options of the compiler.
 
     Returns
     -------

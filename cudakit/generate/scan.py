@@ -220,6 +220,7 @@ def scan(
         The map is then written as ``"{x, y}"``. Default: the map's type; 64-bit integers for integers; float for
         half and bfloat16.
     options : CompileOptions, optional
+        Options of the compiler.
 
     Returns
     -------

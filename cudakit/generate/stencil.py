@@ -128,6 +128,7 @@ def offsets_of(op: str, name: str, body: str, is_open: bool) -> list[tuple[int, 
     Raises
     ------
     TemplateError
+        The offsets cannot be read from the expression.
     """
     code = code_of(body)
     begins = len(re.findall(rf"(?<![\w.]){name}\s*\(", code))
@@ -652,6 +653,7 @@ def stencil(
     preamble : str
         C++ before the kernel.
     options : CompileOptions, optional
+        Options of the compiler.
 
     Returns
     -------

@@ -46,6 +46,7 @@ def host_array(name: str, parameter: str, value: Any) -> np.ndarray:
     Raises
     ------
     ArgumentError
+        The value is no host array, or no device can hold its dtype.
     """
     if isinstance(value, np.ndarray):
         refuse_masked(value)
@@ -96,6 +97,7 @@ def check_fits(name: str, out: Any, shape: tuple[int, ...], dtype: np.dtype) -> 
     Raises
     ------
     ArgumentError
+        Shape or dtype differ.
     """
     if out.shape != shape or out.dtype != dtype:
         raise ArgumentError(
@@ -110,6 +112,7 @@ def check_copy(target: Any, source: Any) -> None:
     Raises
     ------
     ArgumentError
+        Shape or dtype differ, or the target is read-only.
     """
     if target.shape != source.shape or target.dtype != source.dtype:
         raise ArgumentError(
@@ -300,6 +303,7 @@ def check(kernel: Callee, arguments: Sequence[Any]) -> list[tuple[int, str, bool
     Raises
     ------
     ArgumentError
+        A host array does not fit its parameter, or two host arrays share memory and one of them is written.
     """
     parameters = kernel.signature.parameters or ()
     positions: list[tuple[int, str, bool]] = []

@@ -193,7 +193,7 @@ def attention(
 
     Operands that are not C-contiguous, or whose address is no multiple of 16 bytes, are copied first.
 
-    ``attention.explain(q, k, v)`` returns the kernel and tiles that are used, and why. Both kernels need compute
+    ``attention.explain(q, k, v)`` returns a text: which kernel and tiles are used, and why. Both kernels need compute
     capability 8.0 or higher.
     """
     place, arrays = array_place("attention", stream, ("q", q), ("k", k), ("v", v))

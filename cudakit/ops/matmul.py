@@ -319,9 +319,11 @@ def matmul(
     bias : array, shape (n,), optional
         Vector added to each row, of the result's dtype.
     activation : {"relu", "gelu", "silu"}, str or callable, optional
-        Function of each element. ``"gelu"`` is the approximation by tanh. Other functions are C++ of one element x
-        (``"x / (1.0f + fabsf(x))"``) or a Python function of one value, which is traced (``lambda x: x *
-        np.tanh(x)``).
+        Function of each element:
+
+        - ``"relu"``, ``"gelu"`` (the approximation by tanh), ``"silu"``;
+        - C++ of one element x: ``"x / (1.0f + fabsf(x))"``;
+        - a Python function of one value, which is traced: ``lambda x: x * np.tanh(x)``.
     scale : float
         Factor of the product. For fp8 and int8: the product of the factors by which the operands were divided.
     residual : array, optional
@@ -358,7 +360,7 @@ def matmul(
     Notes
     -----
     float16, bfloat16, fp8 and float32 are summed in float32 and rounded once, at the end. int8 is summed in 32 bits.
-    ``matmul.explain(a, b)`` returns the kernel and tiles that are used, and why.
+    ``matmul.explain(a, b)`` returns a text: which kernel and tiles are used, and why.
 
     Kernels of threads multiply these dtypes on tensor cores: float16, bfloat16, int8 and float64 (from compute
     capability 8.0), fp8 (from 8.9) and TF32. All other dtypes, and all dtypes on older devices, are multiplied by fused
@@ -368,8 +370,10 @@ def matmul(
     Tile kernels multiply float16, bfloat16, fp8 and TF32. Slices and transposed views are read in place if one axis is
     contiguous and addresses and pitches are multiples of 16 bytes. Other operands (8190 columns of float16) are copied
     first to longer rows, unless they are small. ``python -m cudakit cache export`` exports kernels for machines without
-    the compiler (``pip install 'cudakit[cu13,tile]'``). An activation in C++ is a function of one element, and runs in
-    kernels of threads. With ``by="tiles"`` it is a function of a tile, and calls functions of ``cuda::tiles``.
+    the compiler (``pip install 'cudakit[cu13,tile]'``).
+
+    An activation in C++ is a function of one element, and runs in kernels of threads. With ``by="tiles"`` it is a
+    function of a tile, and calls functions of ``cuda::tiles``.
     """
     named_arrays = [("a", a), ("b", b), *((n, x) for n, x in (("bias", bias), ("residual", residual)) if x is not None)]
     place, arrays = array_place("matmul", stream, *named_arrays)

@@ -94,6 +94,7 @@ def real_dtype(op: str, dtype: np.dtype) -> np.dtype:
     Raises
     ------
     ArgumentError
+        The dtype is no supported floating-point dtype.
     """
     if not _is_floating(dtype):
         raise ArgumentError(f"{op}: dtype {dtype} is not one of float16, bfloat16, float32 and float64")
@@ -107,6 +108,7 @@ def uniform(op: str, dtype: np.dtype, low: float, high: float) -> Fill:
     Raises
     ------
     ArgumentError
+        The bounds are no finite numbers of the dtype, or `low` is above `high`.
     """
     real = real_dtype(op, dtype)
     with np.errstate(over="ignore"):
@@ -132,6 +134,7 @@ def normal(op: str, dtype: np.dtype, location: float, scale: float, is_exponenti
     Raises
     ------
     ArgumentError
+        The dtype is not supported, or `scale` is below 0.
     """
     if copysign(1, scale) < 0:  # of -0.0 too, which is the same key as 0.0
         real_dtype(op, dtype)
@@ -154,6 +157,7 @@ def integers(op: str, dtype: np.dtype, low: int, last: int) -> Fill:
     Raises
     ------
     ArgumentError
+        The dtype is no integer dtype, or the bounds do not fit.
     """
     if dtype.kind not in "biu" or not dtype.isnative:
         raise ArgumentError(f"{op}: dtype {dtype} is not one of bool and the integers")
@@ -193,6 +197,7 @@ def bernoulli(op: str, dtype: np.dtype, p: float) -> Fill:
     Raises
     ------
     ArgumentError
+        The dtype is not supported, or p is not in [0, 1].
     """
     if not (dtype.kind in "biu" and dtype.isnative) and not _is_floating(dtype):
         raise ArgumentError(f"{op}: dtype {dtype} is not one of bool, the integers and floating point")
