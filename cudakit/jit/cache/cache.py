@@ -75,13 +75,13 @@ class Entry(NamedTuple):
     label : str
         Name of the source and name expression.
     parts : mapping of str to str
-        Parts of its key.
+        Parts of the entry's key.
     bytes : int
-        Size of its file.
+        Size of the entry's file, in bytes.
     last_used : float
         Time of the last read or write, in seconds since the epoch, to about a minute.
     path : pathlib.Path
-        Path of its file.
+        Path of the entry's file.
     """
 
     label: str
@@ -114,7 +114,7 @@ class Explanation(NamedTuple):
     label, key : str
         Label and key of the request.
     where : {"memory", "disk", "miss"}
-        Place where the code is found.
+        Place where the code is, or ``"miss"``.
     unstorable : str or None
         Reason why the code is never stored on disk, or None.
     neighbours : tuple of Neighbour
@@ -349,7 +349,7 @@ class Cache:
     def import_from(self, path: Path) -> int:
         """Import compiled kernels from a file of `export_to`, all or none; return their number.
 
-        Until they are cleared, they are used in place of code that a compiler here would make. Their code runs in this
+        Imported kernels replace code that a compiler here would make, until they are cleared. Their code runs in this
         process: import only files that you trust like a library.
 
         Raises
@@ -377,11 +377,11 @@ class Cache:
         Parameters
         ----------
         category : str
-            Kind of the content: a lower-case word, such as ``"signature"``.
+            Category of the content: a lower-case word, such as ``"signature"``.
         digest : str
             Hexadecimal digest of everything that the bytes depend on, the version of their format included.
         make : callable
-            Makes the bytes if they are not stored.
+            Function that returns the bytes. It is called if they are not stored.
         """
         data_on_disk = self.stored(category, digest)
         if data_on_disk is not None:
@@ -430,7 +430,7 @@ class Cache:
         return [entry for _, entry in self._files_with_entries()]
 
     def explain(self, keyed: Keyed) -> Explanation:
-        """Explain where a key is found or, for a miss, which parts of the nearest stored keys differ."""
+        """Return where the code of a key is or, for a miss, in which parts the nearest stored keys differ."""
         self._settle(keyed)
         where: Where = "memory" if keyed.key in self._memory else "miss" if self._read(keyed) is None else "disk"
         near = neighbours(keyed, self.entries()) if where == "miss" else ()
@@ -490,7 +490,7 @@ class Cache:
         return compiled
 
     def _settle(self, keyed: Keyed) -> None:
-        """Give `keyed` the stored closure that holds now, if there is one; this completes its key."""
+        """Set the closure of `keyed` to the stored closure that is valid now, if there is one. It completes the key."""
         if keyed.closure is not None:
             return
         for read in (self._closures.get, self._read_closures):
@@ -501,7 +501,7 @@ class Cache:
                 return
 
     def _arrived(self, keyed: Keyed) -> bool:
-        """Return whether another process has stored the requested code."""
+        """Return whether another process has stored the requested code. Also does `_settle`."""
         self._settle(keyed)
         return (
             keyed.closure is not None

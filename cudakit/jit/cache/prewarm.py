@@ -21,7 +21,7 @@ from cudakit.jit.specialise.specialise import Specialization
 
 
 def compile_all(specializations: Iterable[Specialization], workers: int | None = None) -> None:
-    """Compile `specializations` into the cache, in worker processes. A cached one costs a look-up.
+    """Compile `specializations` into the cache, in worker processes. A cached specialization costs a look-up.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def compile_all(specializations: Iterable[Specialization], workers: int | None =
     Raises
     ------
     CompileError
-        The first failure, after all others have been tried.
+        The first failure, after all other specializations have been tried.
     """
     sources = (specialization for specialization in specializations if specialization.source.code is None)
     texts = [

@@ -58,7 +58,7 @@ def compiled_of(specialization: Specialization) -> Compiled:
 
 
 def compiled_and_read(specialization: Specialization) -> tuple[Compiled, frozenset[Closure | None]]:
-    """Return a specialization's code, and the closure of each of its sources; None for an unknown closure."""
+    """Return a specialization's code, and the closures of its sources. None stands for an unknown closure."""
     imported = cache_at(specialization.options.cache).imported(specialization)
     if imported is not None:
         return imported, frozenset()
@@ -122,7 +122,7 @@ def _linked(specialization: Specialization, own: Compiled, compile: Callable[[Sp
 
 
 def as_linked(specialization: Specialization) -> Specialization | None:
-    """Return the specialization with relocatable code, if it must be linked, or may have to be; else None."""
+    """Return the specialization as relocatable code, if its code must or may have to be linked; else None."""
     options = specialization.options
     if specialization.target not in ("cubin", "ptx"):
         return None

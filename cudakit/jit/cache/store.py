@@ -63,7 +63,8 @@ def hold(path: str, *, ready: Callable[[], bool], limit_s: float) -> Iterator[bo
     path : str
         Path of the lock file; its folder is made if needed.
     ready : callable
-        Called while waiting; returns True once the guarded work is done elsewhere, which ends the wait.
+        Function that is called while waiting. If it returns True, the guarded work is done elsewhere, and the wait
+        ends.
     limit_s : float
         Longest wait, in seconds.
 
@@ -132,9 +133,9 @@ class StoredFile(NamedTuple):
     Attributes
     ----------
     category, digest : str
-        Parts of its name.
+        Parts of the file's name, ``<digest>.<category>``.
     bytes : int
-        Size of the file.
+        Size of the file, in bytes.
     last_used : float
         Time of the last read or write, in seconds since the epoch, to about a minute.
     path : str
@@ -156,7 +157,8 @@ class Store:
     folder : str
         Folder of the files; made at the first write.
     max_bytes : int
-        Limit on the size. Several processes that write at once may exceed it a little, for a short time.
+        Limit on the size of all files, in bytes. Several processes that write at once may exceed it a little, for a
+        short time.
     """
 
     def __init__(self, folder: str, max_bytes: int) -> None:
@@ -395,7 +397,7 @@ _SUFFIX: Final = ".cudakit"
 
 
 def write_file(path: Path, entries: Iterator[tuple[str, bytes]]) -> int:
-    """Write entries, each a key and checked bytes, into one file; return their number."""
+    """Write entries, each a key and checked bytes, into one file. Return the number of entries."""
     temporary = path.with_name(f"{path.name}.tmp")
     count = 0
     try:

@@ -48,7 +48,7 @@ class Remark(NamedTuple):
     Attributes
     ----------
     file, line : str, int
-        Place in the source.
+        File of the source, and line in it.
     what : str
         Message, such as ``TMA Load instruction [64, 128]``.
     """
@@ -123,7 +123,10 @@ def as_log(remarks: Iterator[Remark]) -> str:
 
 
 def explained(compiled: Compiled, expression: str, source: Source | None = None) -> Explained:
-    """Report the resources of a kernel in a cubin; lines of a text in a Python file are those of that file."""
+    """Report the resources of a kernel in a cubin.
+
+    Remarks about a source that is a string in a Python file have the lines of the Python file.
+    """
     symbol = compiled.lowered[expression]
     used = elf.resources(compiled.code, symbol)
     shift, shown = (0, "") if source is None else line_of_text(source)
@@ -163,7 +166,15 @@ def assembled(spec: Specialization, own: Compiled, command: Sequence[str]) -> Co
 
 
 def _run(spec: Specialization, own: Compiled, command: Sequence[str]) -> tuple[int, str]:
-    """Run a command; return its status and output. If it takes too long, it and its child processes are ended."""
+    """Run a command, and return its status and output.
+
+    After `PATIENCE` seconds, the command and its child processes are ended.
+
+    Raises
+    ------
+    CompileError
+        If the time was up.
+    """
     # It starts ptxas, which would otherwise continue alone.
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **system.GROUP
@@ -220,23 +231,23 @@ _WHEELS = ("nvidia_cuda_tileiras", "nvidia_nvvm", "nvidia_cuda_nvcc")
 
 
 class Assembler(NamedTuple):
-    """CUDA's tile assembler: its program, and the versions of it and of its parts."""
+    """CUDA's tile assembler: its program, its version and the versions of its parts."""
 
     program: Path
     identity: str
 
 
 class Assembly:
-    """A tile kernel to assemble, as a request to the cache. The closure is in the Tile IR's own key.
+    """A tile kernel to assemble, as a request to the cache. The closure of the source is in the Tile IR's own key.
 
     Parameters
     ----------
     specialization : Specialization
         Specialization to assemble.
     own : Compiled
-        Its Tile IR.
+        Tile IR of the specialization.
     read : Closure or None
-        Closure of its source.
+        Closure of the specialization's source.
     """
 
     closure: Closure | None = NOTHING_READ
@@ -292,7 +303,7 @@ def assembler() -> Assembler:
     Raises
     ------
     CompileError
-        Naming the part that is missing, or does not match, and the command that mends it.
+        If a part is missing or does not match. The message names the part, and the command that installs it.
     """
     program = _program()
     if program is None:

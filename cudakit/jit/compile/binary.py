@@ -196,7 +196,7 @@ def spelled(name: str | None) -> str | None:
 
 
 def compiled(specialization: Specialization) -> Compiled:
-    """Return the code unchanged if it runs on the arch; else code that is to be linked for it.
+    """Return the code as `Compiled`: unchanged if it runs on the arch, else as code that is to be linked for the arch.
 
     Raises
     ------
@@ -231,7 +231,7 @@ def compiled(specialization: Specialization) -> Compiled:
 
 
 def runs_as_it_is(code: bytes, target: str) -> bool:
-    """Return whether compiled code runs without linking; PTX does so on the emulator only."""
+    """Return whether compiled code runs without linking. PTX does so only on the emulator."""
     code_format = kind_of(code)
     return (
         (code_format == "cubin" and elf.is_executable(code))

@@ -182,11 +182,11 @@ class Diagnostic:
     Attributes
     ----------
     file, line : str, int
-        Place in the user's source.
+        File of the user's source, and line in it.
     severity : str
         ``error``, ``warning``, ``note`` …
     message : str
-        The message.
+        Text of the message.
     context : tuple of str
         The source line and the caret under it, then notes such as the instantiation.
     """
@@ -331,7 +331,7 @@ def _placed(
 
 
 def line_of_text(source: Source) -> tuple[int, str]:
-    """Return the offset between a string's lines and the lines of its Python file, and that file's name."""
+    """Return the number to add to a string's lines for lines of its Python file, and the name of the Python file."""
     if source.origin is None:
         return 0, source.name
     path, call_line = source.origin

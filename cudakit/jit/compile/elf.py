@@ -105,7 +105,7 @@ def common_name(lowered: str) -> str:
 def is_shared(lowered: str) -> bool:
     """Return whether a variable is the same in every compile of a source, and belongs to the user's source.
 
-    Data that the compiler makes, such as a text to print, does not; nor do constants of CUDA's libraries and of the
+    False for data that the compiler makes, such as a text to print. False for constants of CUDA's libraries and of the
     packaged templates.
     """
     made_up = "$" in lowered or lowered.startswith("__unnamed")
@@ -266,7 +266,7 @@ def symbols(cubin: bytes) -> list[Symbol]:
 
 
 def variables_of(code: bytes) -> tuple[str, ...]:
-    """Return the mangled names of the variables that the kernels of a cubin share; none for other code."""
+    """Return the mangled names of the variables that the kernels of a cubin share; empty for code that is no cubin."""
     if code[:5] != _ELF:
         return ()
     return tuple(symbol.name for symbol in symbols(code) if symbol.variable and is_shared(symbol.name))
@@ -343,7 +343,7 @@ def launch_bounds(code: bytes, kernel: str) -> LaunchBounds:
 
 
 def _attributes(cubin: bytes, section: str) -> Iterator[tuple[int, bytes]]:
-    """Yield attributes of a section and their values; a number that lies in the header has no bytes."""
+    """Yield the attributes of a section, each with its value as bytes: empty for a number in the header."""
     info = b"".join(_content(cubin, header) for name, header in _sections(cubin) if name == section)
     position = 0
     while position + 4 <= len(info):

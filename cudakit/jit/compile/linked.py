@@ -170,7 +170,7 @@ class Link:
         Raises
         ------
         CompileError
-            With the linker's log, and hints.
+            If the linker fails. The message has the linker's log, and hints.
         """
         self._check()
         code, log = _linked(self._flags, self._inputs)
@@ -289,12 +289,12 @@ def _device_runtime() -> str | None:
 
 @cache
 def linker_identity() -> str:
-    """Return the version of nvJitLink; a wheel's exact version.
+    """Return the version of nvJitLink. For a wheel, this is the wheel's exact version.
 
     Raises
     ------
     CompileError
-        If there is none.
+        If nvJitLink is not installed.
     """
     if wheels := headers.wheel_versions("nvidia_nvjitlink"):
         return wheels

@@ -133,7 +133,7 @@ class Request:
     closure : Closure or None
         Closure of the source; None until a compile, or the cache, has found it.
     unstorable : str or None
-        Reason why the code cannot be stored, as far as it is known.
+        Reason why the code cannot be stored, or None. A compile may add a reason.
     """
 
     def __init__(self, specialization: Specialization) -> None:
@@ -432,7 +432,7 @@ def library_path(name: str, shown: str) -> str:
     Raises
     ------
     CompileError
-        If there is none.
+        If the library is not installed.
     """
     from cuda import pathfinder
 
@@ -568,12 +568,12 @@ def _nvrtc_version() -> tuple[int, int]:
 
 @cache
 def compiler_identity() -> str:
-    """Return the version of NVRTC; a wheel's exact version, read without loading the library.
+    """Return the version of NVRTC. For a wheel, this is the wheel's exact version, read without loading the library.
 
     Raises
     ------
     CompileError
-        If there is none.
+        If NVRTC is not installed.
     """
     wheels = headers.compiler_wheels()
     if wheels:

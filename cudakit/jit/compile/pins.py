@@ -19,8 +19,8 @@ def older_nvrtc_pin() -> str | None:
     Returns
     -------
     str or None
-        Such as ``"torch 2.14.0 requires nvidia-cuda-nvrtc==13.0.88"``. None without torch, and for a torch that
-        requires no NVRTC, as its wheels for the CPU do.
+        Requirement, such as ``"torch 2.14.0 requires nvidia-cuda-nvrtc==13.0.88"``. None if torch is not installed, or
+        requires no older NVRTC: torch's wheels for the CPU require none.
     """
     try:
         torch = importlib.metadata.distribution("torch")
@@ -34,7 +34,7 @@ def older_nvrtc_pin() -> str | None:
 
 
 def tile_nvrtc_advice() -> str:
-    """Return what to do where NVRTC is too old for tile kernels, as a line with commands."""
+    """Return advice for an NVRTC that is too old for tile kernels, as a line with commands."""
     take_in = "cudakit cache import FILE"
     pin = older_nvrtc_pin()
     if pin is None:

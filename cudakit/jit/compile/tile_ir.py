@@ -52,13 +52,13 @@ class View(NamedTuple):
     tile : tuple of int
         Shape of a tile.
     tensor : TensorView
-        The array.
+        Array that is divided.
     steps : tuple of int
         Elements from one tile to the next, in each dimension of the tile.
     dimensions : tuple of int
-        The array's dimension for each of the tile's.
+        For each dimension of the tile, the dimension of the array.
     padding : str or None
-        One of `PADDINGS`, if the tile may extend past the end.
+        Padding of tiles that may extend past the end, a name in `PADDINGS`, or None.
     sparse : int or None
         Dimension whose indices are a tile.
     """

@@ -96,7 +96,10 @@ class TensorBinding:
         return None if numbers is None else self._packed(address, *numbers)
 
     def _numbers(self, address: int, shape: tuple[int, ...], strides: Sequence[int]) -> tuple[int, ...] | None:
-        """Return the numbers that are passed after the address; arrays that differ in the address only share them."""
+        """Return the extents and strides that are passed for an array; None for another layout, and for refused arrays.
+
+        Arrays that differ only in the address share these numbers.
+        """
         if layout_of(shape, strides, address, self._itemsize) != self._layout or self._refusal(address, shape, strides):
             return None
         return *shape, *passed_strides(shape, strides, self._itemsize)
@@ -116,9 +119,9 @@ class Fragment(NamedTuple):
     Attributes
     ----------
     guard : str
-        True if the argument is as in the full check. It may assign names for the value.
+        Expression that is true if the argument is as in the full check. It may assign names for the value.
     value : str
-        Value that is passed on.
+        Expression of the value that is passed on.
     form : str
         ``q`` (an int), ``d`` (a float) or ``s`` (bytes).
     constants : mapping
@@ -126,9 +129,9 @@ class Fragment(NamedTuple):
     fixed : bool
         Whether guard and value never change while the argument lives, so that its identity replaces both.
     number : bool
-        Whether the same holds for a number, which may be kept.
+        Whether the argument is a number that may be kept: its identity then replaces guard and value.
     shaped : bool
-        Whether `fixed` holds only while the shape is the same.
+        Whether `fixed` is true only while the shape is the same.
     """
 
     guard: str
@@ -151,7 +154,7 @@ class Fragment(NamedTuple):
         names : dict
             Global names of the code, to which the constants are added.
         value_argument : str
-            Expression of the argument in the value, if it is another one.
+            Expression of the argument in the value, if it differs from `argument`.
         """
         names.update({f"{prefix}{suffix}": constant for suffix, constant in self.constants.items()})
         return self.guard.format(a=argument, k=prefix), self.value.format(a=value_argument or argument, k=prefix)
@@ -579,7 +582,7 @@ def _tensor_map(argument: Argument, where: str) -> Fragment:
 
 
 def _unknown(parameter: BoundParameter, argument: Argument, callee: Callee, where: str, size: int) -> Fragment:
-    """Bind a parameter whose type nobody knows: it accepts exact bytes only."""
+    """Bind a parameter whose type is unknown. It accepts only bytes of exactly its size."""
     value, dtype = argument.value, argument.evidence.dtype
     if parameter.cpp == "8 bytes" and argument.evidence.category == "array":
         # A kernel in compiled code without types.

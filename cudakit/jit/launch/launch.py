@@ -150,19 +150,20 @@ class Settled(NamedTuple):
     stream, config : object
         The user's stream and configuration.
     core : cuda.core.Stream
-        The stream.
+        cuda.core's object for the stream.
     resolved_config : cuda.core.LaunchConfig
-        The configuration.
+        Checked configuration for cuda.core.
     cupy_stream, torch_stream : object
         Current streams of the libraries whose arrays are among the arguments.
     any_arrays : object
-        Whether any arguments that fit may go straight, or only the remembered arrays. In a repeat: the function that
-        launches it (see `cudakit.streams.order`), or None if it may go straight.
+        In `CallShape.last_launch`: whether all arguments that fit may go straight to the driver. False: only the
+        remembered arrays. In `CallShape.repeats`: the function that launches with waits (see `cudakit.streams.order`),
+        or None if the launch may go straight.
     arrays : tuple
         For each argument in `CallShape.fixed`, a weak reference to it, and its driver argument.
     numbers : tuple
-        The arguments in `CallShape.numbers`; then the driver arguments of those in `CallShape.converted`; then the
-        shapes of the arrays in `CallShape.shaped`.
+        Arguments in `CallShape.numbers`; then driver arguments for `CallShape.converted`; then shapes of the arrays in
+        `CallShape.shaped`.
     """
 
     stream: Any
@@ -382,7 +383,7 @@ class CallShape(_Remembering):
         report_launch(self.run, target.core, call, target.core, config, self.loaded.kernel, *values)
 
     def _order(self, target: DeviceStream, values: Sequence[Any], arguments: Sequence[Any]) -> Use | None:
-        """Insert the waits that a launch needs; return the record for `Order.after`."""
+        """Insert the waits that a launch needs. Return the use for `Order.after`, or None."""
         devices.make_current(self.device_id)
         producers = current_streams(self.libraries, self.device_id)
         for position in self.named:
@@ -390,7 +391,7 @@ class CallShape(_Remembering):
         return order().before(target, *self.ranges(values, arguments), producers)
 
     def ranges(self, values: Sequence[Any], arguments: Sequence[Any]) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
-        """Return the memory that a launch reads, and the memory that it may write."""
+        """Return the address ranges that a launch reads, and the address ranges that it may write."""
         reads: list[Range] = []
         writes: list[Range] = []
         for position, family, written in self.memory:
@@ -418,7 +419,7 @@ class CallShape(_Remembering):
         self.repeats.clear()
 
     def renew(self, values: Sequence[Any], arguments: Sequence[Any]) -> None:
-        """Remember other arrays in place of dead ones; arrays that live for one call only end this soon."""
+        """Remember other arrays in place of arrays that are gone. After `_MOST_RENEWALS` calls, remember none."""
         self._renewals += 1
         # If another thread unsettles the shape meanwhile, it must stay unsettled.
         with order().lock:
@@ -438,7 +439,7 @@ class CallShape(_Remembering):
     ) -> None:
         """Allow straight launches on this stream too, once the same arrays have come twice.
 
-        If the launch has not `settled` there, it repeats with its waits.
+        A launch with `settled` repeats without waits, any other launch with its waits.
         """
         if not self.fixed or not self.is_fixed or devices.device_count() > 1:
             return
@@ -497,7 +498,7 @@ class CallShape(_Remembering):
 
 
 def _nobody() -> object:
-    """Return an object that is no argument, in place of a weak reference's answer."""
+    """Return an object that is no argument. This function stands in place of a weak reference to an array."""
     return _NOTHING
 
 

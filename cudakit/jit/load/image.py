@@ -36,13 +36,13 @@ class Variables(Protocol):
         """Return the mangled names of all variables."""
 
     def address(self, name: str) -> tuple[int, int]:
-        """Return the address of a variable there, and its size in bytes."""
+        """Return the address of a variable at the place, and the variable's size in bytes."""
 
     def read(self, name: str, stream: Any) -> np.ndarray:
-        """Return the bytes of a variable, after the work of a stream; None: of all streams."""
+        """Wait for the work of `stream` (None: of all streams), and return the bytes of a variable."""
 
     def write(self, name: str, data: np.ndarray, stream: Any) -> None:
-        """Set the bytes of a variable, after the work of a stream; None: of all streams."""
+        """Wait for the work of `stream` (None: of all streams), and set the bytes of a variable."""
 
 
 class DeviceVariables(NamedTuple):
@@ -137,9 +137,9 @@ class Code(NamedTuple):
     members : tuple of Specialization
         Specializations in the code.
     compiled : Compiled
-        The compiled code.
+        Compiled code.
     loaded : object
-        The code as cuda.core or the emulator has it.
+        Loaded code: an object of cuda.core or of the emulator.
     """
 
     members: tuple[Specialization, ...]
@@ -170,7 +170,7 @@ class Image(ABC):
     entered : dict
         Context managers that make each device current, by code place.
     forget : callable
-        Makes all calls of the module's kernels look up their code again.
+        Function that makes all calls of the module's kernels look up their code again.
     """
 
     ahead: Sequence[Specialization] = ()

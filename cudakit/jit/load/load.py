@@ -95,9 +95,9 @@ class EmulatedAttributes(NamedTuple):
     Attributes
     ----------
     machine : str
-        Back-end that ran it: ``"compiled"``, machine code of the processor, or ``"numpy"``.
+        Back-end of the launch: ``"compiled"``, machine code of the processor, or ``"numpy"``.
     why : str
-        Reason why it was not compiled, if compiling was requested.
+        Reason why the kernel was not compiled, if compiling was requested.
     shared_bytes : int
         Static shared memory of a block, in bytes.
     """
@@ -113,15 +113,15 @@ class Loaded:
     Parameters
     ----------
     specialization : Specialization
-        The specialization.
+        Specialization that is loaded.
     compiled : Compiled
-        Its compiled code.
+        Compiled code of the specialization.
     code : cuda.core.ObjectCode
-        Its loaded code.
+        Loaded code, which may have other kernels too.
     kernel : cuda.core.Kernel
-        Its kernel.
+        Kernel in the loaded code.
     parameters : tuple of BoundParameter
-        Its parameters.
+        Parameters of the kernel.
     sizes : tuple of int
         Size of each parameter in the compiled kernel, in bytes.
 

@@ -96,7 +96,7 @@ class Outline:
     lines: tuple[tuple[int, int], ...] = ()
 
     def line(self, offset: int) -> int:
-        """Return the line, counted from 1, of `offset`, by ``#line``."""
+        """Return the line of `offset`, counted from 1 and numbered as ``#line`` says."""
         return line_at(self.text, self.lines, offset)
 
     def path(self, offset: int) -> dict[int, int]:
@@ -248,7 +248,7 @@ def _end_of_call(text: str, start: int, opening: int, called: CalledMacros) -> i
 
 
 def _closers(text: str) -> dict[int, int]:
-    """Map the offset of each opening brace to that of its closing brace (the end of `text` for an unclosed brace)."""
+    """Map the offset of each opening brace to the offset of its closing brace, or to the end of `text` without one."""
     closers: dict[int, int] = {}
     waiting: list[int] = []
     for match in re.finditer(r"[{}]", text):

@@ -29,11 +29,11 @@ class TemplateParameter:
     category : {"type", "value", "template"}
         Category of its arguments. A parameter that a concept constrains is a type.
     value_type : CppType or None
-        Type of a value parameter.
+        Type of a value parameter; None for other categories.
     default : str or None
-        Default argument as written.
+        Default argument as written; None if there is none.
     pack : bool
-        Whether it is a parameter pack.
+        Whether the parameter is a pack.
     """
 
     name: str
@@ -54,9 +54,9 @@ class Parameter:
     type : CppType
         C++ type.
     pack : bool
-        Whether it is a parameter pack.
+        Whether the parameter is a pack.
     default : str or None
-        Default argument as written.
+        Default argument as written; None if there is none.
     """
 
     name: str
@@ -71,7 +71,7 @@ class TensorHead(NamedTuple):
     Attributes
     ----------
     parameters : tuple of (int, int, int)
-        Position of each tensor parameter, and the offsets of its begin and end.
+        For each tensor parameter: its position in the signature, and the offsets of its begin and end in the source.
     body : int
         Offset after the brace that opens the body; -1 for a prototype.
     """

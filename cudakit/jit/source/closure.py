@@ -192,11 +192,12 @@ def closure_of(reads: list[str], texts: Iterable[bytes], watch: Watch) -> Closur
     texts : iterable of bytes
         Texts that are no file: the source, and macros of the command line.
     watch : Watch
-        Made before the compile.
+        State of the folders and files before the compile.
 
     Raises
     ------
     Unsure
+        If the closure cannot be computed, or a file changed during the compile.
     """
     folders = watch.folders
     watch.check_folders()

@@ -264,7 +264,10 @@ def _test(word: str, rest: str) -> str:
 
 
 def _implied(test: str, value: bool) -> dict[str, bool]:
-    """Return what follows if `test` is true or false: about the test itself, or about the macro in its ``defined``."""
+    """Return the verdicts that follow if `test` is true or false.
+
+    The key is the macro if the test is only a ``defined`` of it, and otherwise ``#if`` and the test.
+    """
     while test.startswith("!"):
         test, value = test[1:].strip(), not value
     name = _DEFINED.fullmatch(test)
@@ -436,8 +439,7 @@ class Conditional:
 
 
 def without_directives(text: str) -> tuple[str, tuple[Macro, ...], tuple[Conditional, ...]]:
-    """Remove comments, literals and directives from `text`; return it, its object-like macros and undecided
-    conditionals.
+    """Return `text` without comments, literals and directives, then its object-like macros and undecided conditionals.
 
     If NVRTC's macros decide a conditional, only the branch that is compiled stays. Inner conditionals come before outer
     ones.
@@ -448,7 +450,7 @@ def without_directives(text: str) -> tuple[str, tuple[Macro, ...], tuple[Conditi
 
 
 def line_marks(text: str) -> tuple[tuple[int, int], ...]:
-    """Return the offset after each ``#line`` of `text`, and the number of the line that begins there."""
+    """Return for each ``#line`` of `text` the offset after the directive, and the line number that it sets."""
     return tuple((match.end(), int(match[1])) for match in _LINE.finditer(text)) if "#line" in text else ()
 
 

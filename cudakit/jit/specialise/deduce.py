@@ -112,7 +112,10 @@ class _Deduction:
         self.sources[name] = source
 
     def unify(self, cpp: CppType, evidence: Evidence, parameter: Parameter) -> None:
-        """Match a parameter's type with its argument; an argument without information is left to later checks."""
+        """Match a parameter's type with its argument, and record the template arguments that follow.
+
+        An argument without type information is left to later checks.
+        """
         cpp = without_const(cpp)
         match cpp:
             case Pointer(target) if evidence.category == "array" and evidence.dtype is not None:

@@ -54,7 +54,7 @@ class PartPromise(NamedTuple):
     Attributes
     ----------
     part : int
-        Index of the part, in that order.
+        Index of the part: first the address, then the extents, then the strides.
     divisor : int
         Number that divides the part.
     low, high : int or None
@@ -464,7 +464,7 @@ class Specialization(NamedTuple):
 
     @property
     def own_text(self) -> str:
-        """The user's source with its edits."""
+        """The user's source, with tensor parameters replaced as `edits` say."""
         return edited(self.source.text, self.edits) if self.edits else self.source.text
 
     @property
@@ -492,7 +492,7 @@ class Specialization(NamedTuple):
 
     @property
     def requested(self) -> tuple[tuple[str, bool], ...]:
-        """The `kernels`, or this kernel alone if there are none."""
+        """Pairs as in `kernels`; if `kernels` is empty, a pair for this kernel alone."""
         own = ((self.name_expression, self.needs_types),) if self.name_expression else ()
         return self.kernels or own
 

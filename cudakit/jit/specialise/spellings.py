@@ -220,7 +220,7 @@ class TypeBook:
         return name
 
     def struct_named(self, name: str) -> np.dtype | None:
-        """Return the layout of the struct `name`, if an argument has one."""
+        """Return the layout of the struct `name` if an argument has shown it, or None."""
         dtypes = (dtype for dtype, struct in self.structs.items() if struct == name)
         return self.written.get(name) or next(dtypes, None)
 
