@@ -1,1 +1,1 @@
-"""Checks of what kernels do while they run: races, reads of what nobody wrote, barriers that are not reached."""
+"""Checks of running kernels: races, reads of memory that was never written, barriers that threads never reach."""

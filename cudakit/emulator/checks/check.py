@@ -1,4 +1,4 @@
-"""Entry of the checks: `check`, observers of a launch, and reruns in other orders of threads."""
+"""Entry of the checks: `check`, observers of a launch, and reruns of the launch in other orders of threads."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def _search(
 ) -> None:
     """Run a launch in the default order, then in drawn orders of threads until a check reports a finding.
 
-    `on_finding` takes the finding and may raise. Where the first run reports a finding, no other order is tried.
+    The first run is by `first`. If it reports a finding, no other order is tried. A finding of another order is added
+    to `report`. `on_finding` also takes the finding, and may raise.
     """
     writable, count_before = launch.memory.writable(), len(report.findings)
     before = [piece.copy() for piece in writable]
@@ -66,7 +67,7 @@ class _Reruns:
         self.switches = 0
 
     def finding_in(self, order: DrawnOrder) -> Finding | None:
-        """Return the finding of a run in an order.
+        """Return the finding of a run in an order of threads, or None.
 
         A finding comes from a check, an error, or a result that differs from the first run's.
         """
@@ -98,7 +99,7 @@ class _Reruns:
         return None
 
     def first(self, schedules: int) -> Finding | None:
-        """Return the finding of the first drawn order that has one, with few switches."""
+        """Return the finding of the first drawn order that has one, reduced to few switches, or None."""
         for seed in range(schedules):
             finding = self.finding_in(seed)
             if finding is not None:
@@ -106,7 +107,7 @@ class _Reruns:
         return None
 
     def end(self) -> None:
-        """Restore memory as the first run left it."""
+        """Restore memory to the bytes that the first run left."""
         _put(self._decoded, self._after)
 
     def _finding(self, category: Kind, text: str, at: Instruction | None = None) -> Finding:
@@ -121,7 +122,7 @@ class _Reruns:
 
 
 def _shrunk(reruns: _Reruns, seed: int, finding: Finding) -> Finding:
-    """Return the finding in an order with few switches that still cause it."""
+    """Return the finding of an order with few switches, which still causes a finding of the same kind."""
     switches, runs = list(range(reruns.switches)), 0
 
     def is_enough(some: Sequence[int]) -> bool:
@@ -162,18 +163,18 @@ def _put(arrays: Sequence[np.ndarray], contents: Sequence[np.ndarray]) -> None:
 
 
 def _drop(text: str) -> None:
-    """Discard the output of a rerun: the first run has printed it."""
+    """Discard text that a rerun prints, which the first run has printed already."""
 
 
 def _allocates(reached: Sequence[Function]) -> bool:
-    """Return whether a kernel may allocate from the heap: a rerun would find less of the heap free."""
+    """Return whether a kernel may allocate from the heap; a rerun would then find less of the heap free."""
     return not {function.name for function in reached}.isdisjoint(("malloc", "__cuda_syscall_aligned_malloc"))
 
 
 def _may_differ(launch: Launch, reached: Sequence[Function]) -> bool:
     """Return whether results may depend on the order of threads without a fault.
 
-    A kernel that launches a child counts: the child's code is not examined.
+    For a kernel that launches a child kernel the result is True: the child's code is not examined.
     """
     lines = {instr.source: instr for function in reached for instr in function.code}
     if any(is_benign(launch, instr) for instr in lines.values()):
@@ -196,7 +197,7 @@ _REPORTS: list[tuple[Report, int]] = []
 def check(*, schedules: int = 0) -> Iterator[Report]:
     """Collect the findings of checks on the emulator's kernels in the block.
 
-    Findings raise no error, unless a stream's `check` asks for it. Checks report:
+    Findings raise no error, unless a stream's `check` asks for errors. Checks report:
 
     - races between threads;
     - reads of memory that was never written;
@@ -247,7 +248,10 @@ def checkers(stream: EmulatedStream) -> tuple[Checker, ...]:
 
 
 def with_schedules(run: Callable[[Launch], None], stream: EmulatedStream) -> Callable[[Launch], None]:
-    """Return a function that runs a checked launch in several orders of threads, where a `check` has `schedules`."""
+    """Return a function that runs a checked launch in several orders of threads.
+
+    If no `check` around has `schedules`, return `run` itself.
+    """
     for report, schedules in _REPORTS:
         if schedules:
             run = partial(
@@ -257,7 +261,7 @@ def with_schedules(run: Callable[[Launch], None], stream: EmulatedStream) -> Cal
 
 
 def _raise(finding: Finding) -> None:
-    """Raise the finding of a search. Unlike an error in a kernel, the message must name the kernel.
+    """Raise the error of a finding in another order of threads. The message must name the kernel itself.
 
     Raises
     ------

@@ -28,7 +28,9 @@ class Barriers:
     Parameters
     ----------
     machine : Scheduler
+        Interpreter whose lanes are checked.
     reporter : Reporter
+        Reporter of the findings.
     plans : mapping
         Plans of the instructions that lanes have reached, by the ``id`` of the decoded instruction.
     warps : Warps
@@ -53,7 +55,7 @@ class Barriers:
             self._names_absent(plan, int(lanes[at]), absent)
 
     def block_barrier(self, plan: Plan, active: Index) -> None:
-        """Report a barrier of a whole block of which some threads have exited."""
+        """Report threads that reach a barrier of their whole block after some threads of the block have exited."""
         machine = self._machine
         lanes = self._everybody if active is None else active
         gone = machine.status == DONE
@@ -110,14 +112,14 @@ class Barriers:
                 self._never_reached(plan, lane)
 
     def _bits(self, lanes: np.ndarray) -> np.ndarray:
-        """Return a mask of the given lanes for each warp."""
+        """Return an array with a mask for each warp: the bits of `lanes`."""
         machine = self._machine
         bits = np.zeros(int(machine.warp_of[-1]) + 1, np.uint32)
         np.bitwise_or.at(bits, machine.warp_of[lanes], np.uint32(1) << machine.lane_id[lanes])
         return bits
 
     def _plan_awaited(self, location: int) -> Plan | None:
-        """Return the plan of the instruction at which a waiting lane waits: the one before the lane's location."""
+        """Return the plan of the instruction at which a waiting lane waits: the instruction before the lane's place."""
         machine = self._machine
         _, number, code = machine.where(location)
         return self._plans.get(id(machine.module.decoded(machine.module.functions[number])[code - 1]))
@@ -132,7 +134,7 @@ class Barriers:
 
 
 class Checker:
-    """A checker of one launch and of the launches of its kernel.
+    """A checker of one launch, and of the launches that its kernel makes.
 
     Parameters
     ----------
@@ -191,7 +193,7 @@ class Checker:
             self._orders(plan, machine, frame, active)
 
     def _constant(self, machine: Scheduler) -> dict[int, str]:
-        """Return the const parameter of each instruction that writes through one, computed once a launch."""
+        """Return the const parameter of each instruction that writes through a const pointer; cached for a launch."""
         launch = machine.launch
         if self._constants is None or self._constants[0] is not launch.entry:
             self._constants = (

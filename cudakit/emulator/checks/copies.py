@@ -1,4 +1,4 @@
-"""Checks of asynchronous copies: accesses to their memory before the copies have been waited for."""
+"""Checks of asynchronous copies: accesses to the copied memory before a thread has waited for the copies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cudakit.emulator.machine.machine import Scheduler
 
 
 class _Mark(NamedTuple):
-    """A mark on memory that pending copies access: its stamps, and the position of the copy of each."""
+    """A mark on memory of pending copies: numbers of the marked stamps, and the position of the copy of each."""
 
     shadow: Shadow
     where: np.ndarray
@@ -33,9 +33,13 @@ class PendingCopies:
     Parameters
     ----------
     machine : Scheduler
+        Interpreter that issues the copies.
     reporter : Reporter
+        Reporter of the findings.
     races : Races
+        Race check of the interpreter.
     spaces : Spaces
+        Memory of the interpreter, with its stamps.
     plans : mapping
         Plans of the instructions that copy, by the ``id`` of the instruction.
     """
@@ -80,8 +84,8 @@ class PendingCopies:
     def landed(self, copies: Copies, positions: np.ndarray, awaited: Awaited) -> None:
         """Remove the marks of completed copies.
 
-        From then on a copy waited for by its thread counts as that thread's write. A copy completed by an mbarrier
-        counts as nobody's.
+        From then on, a copy for which its own thread waited counts as a write of that thread. A copy completed by an
+        mbarrier counts as a write of no thread.
         """
         marks = self._marks.get(id(copies))
         if marks is None:

@@ -1,4 +1,4 @@
-"""Findings of checks, the user's own line of each, and the reporter, which reports each pair of lines once."""
+"""Findings of checks with the user's own lines, and the reporter, which reports each pair of lines once."""
 
 from __future__ import annotations
 
@@ -31,14 +31,15 @@ class Finding:
     kernel : str
         Name of the kernel, with its template arguments.
     file, line
-        Line of the access or barrier in the user's own file. Of an error: empty and 0 where the line is not known.
+        File and line of the access or barrier, in the user's own source. For an error whose line is not known: empty
+        and 0.
     other : str
         File and line of the other access of a race; empty otherwise.
     text : str
         Description of the fault, with block and thread.
     schedule : int, tuple of int or None
         Order of threads in which a search found the fault, for ``ck.emulator.stream(schedule=…)``; None: the stream's
-        own.
+        own order.
     """
 
     kind: Kind
@@ -77,7 +78,7 @@ class Report(Reported):
         yield from map(str, self.findings)
 
     def add(self, finding: Finding) -> None:
-        """Add a finding, unless one of the same kind, kernel and lines is there."""
+        """Add a finding, unless the report has a finding of the same kind, kernel and lines."""
         keys = {(earlier.kind, earlier.kernel, earlier.file, earlier.line, earlier.other) for earlier in self.findings}
         if (finding.kind, finding.kernel, finding.file, finding.line, finding.other) not in keys:
             self.findings.append(finding)
@@ -103,7 +104,7 @@ BENIGN: Final[dict[Kind, str]] = {"race": "cudakit: benign race", "uninitialised
 
 
 def place_of(launch: Launch, instr: Instruction) -> tuple[str, int]:
-    """Return the file and line of an instruction: the user's own, or those of the PTX where there is none."""
+    """Return the file and line of an instruction: the user's own, or those of the PTX if there is no source line."""
     if instr.source is None:
         return f"PTX of {launch.title}", instr.line
     own = instr.source.own()
@@ -112,7 +113,10 @@ def place_of(launch: Launch, instr: Instruction) -> tuple[str, int]:
 
 
 def is_benign(launch: Launch, instr: Instruction, category: Kind = "race") -> bool:
-    """Return whether a comment silences a category of findings, at an instruction's line or where it is inlined."""
+    """Return whether a comment silences a category of findings at an instruction.
+
+    The comment stands at the instruction's line, or at a line where the instruction's line is inlined.
+    """
     if category not in BENIGN:
         return False
     (name, text), comment = launch.source, BENIGN[category]
@@ -125,7 +129,7 @@ def is_benign(launch: Launch, instr: Instruction, category: Kind = "race") -> bo
 
 
 class Reporter:
-    """Reporter of the findings of a launch and of the launches of its kernel.
+    """Reporter of the findings of a launch, and of the launches that its kernel makes.
 
     Parameters
     ----------
@@ -146,7 +150,7 @@ class Reporter:
         self.report("const", plan, f"{lane} writes through {name}, which is a pointer to const")
 
     def place(self, plan: Plan) -> tuple[str, int]:
-        """Return the file and line of an instruction: the user's own."""
+        """Return the file and line of a plan's instruction, as `place_of` does."""
         return place_of(self.launch, plan.instr)
 
     def report(self, category: Kind, plan: Plan, text: str, other: Plan | None = None) -> None:

@@ -3,9 +3,9 @@
 The order errs to one side: accesses that may have been ordered count as ordered. Every reported race is real. The
 price: some races are missed.
 
-The accesses of a launch are numbered. A bound is the number of an access: all accesses before the bound are ordered
-before the lane's next one. Each class keeps bounds for one scope: a cluster, a warp and its collectives, warps that
-count at a barrier (``bar.sync`` and ``bar.arrive`` with a count), and fences.
+The accesses of a launch are numbered. A bound of a lane is the number of an access: all accesses before the bound are
+ordered before the lane's next access. Each class keeps bounds for one scope: a cluster, a warp and its collectives,
+warps that count at a barrier (``bar.sync`` and ``bar.arrive`` with a count), and fences.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Clusters:
     block_of : numpy.ndarray
         Block of each lane.
     size : int
-        Blocks of a cluster.
+        Number of blocks of a cluster.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Clusters:
         self.floor: int = 0
 
     def arrive(self, lanes: Index, upto: int | np.ndarray) -> None:
-        """Record that lanes arrive at the cluster's barrier and publish accesses before `upto`."""
+        """Record that lanes arrive at the cluster's barrier; the accesses before number `upto` become published."""
         selected = self._everybody if lanes is None else lanes
         before = self._published[self._arrived[selected] % 2, selected]
         self._arrived[selected] += 1
@@ -64,7 +64,7 @@ class Clusters:
         self.floor = int(self._published_at(self._everybody, self._barriers_passed.min()).min())
 
     def exit(self, lanes: Index, now: int) -> None:
-        """Record that lanes exit: they count as arrived at every later barrier."""
+        """Record that lanes exit at access `now`: they count as arrived at every later barrier."""
         selected = self._everybody if lanes is None else lanes
         self._published[:, selected], self._arrived[selected] = now, _ALL
 
@@ -73,7 +73,10 @@ class Clusters:
         self._waited[self._block_of[slice(None) if lanes is None else lanes]] = now
 
     def ordered_before(self, others: np.ndarray, lanes: np.ndarray) -> np.ndarray:
-        """Return the bound of each lane on accesses of the lane beside it in `others`; 0 outside its cluster."""
+        """Return the bound of each of `lanes` on accesses of the lane at the same position in `others`.
+
+        The bound is 0 on a lane of another cluster.
+        """
         blocks = self._block_of[lanes]
         same = self._cluster_of[others] == self._cluster_of[lanes]
         return np.where(
@@ -81,9 +84,9 @@ class Clusters:
         )
 
     def _published_at(self, others: np.ndarray, barrier_counts: np.ndarray) -> np.ndarray:
-        """Return the bounds that other lanes had published when barriers were passed.
+        """Return the bounds that lanes `others` had published when their cluster had passed `barrier_counts` barriers.
 
-        The last may still lack some of them.
+        A lane may not have arrived at the last barrier; its bound is then that of its own last arrival.
         """
         at = np.minimum(barrier_counts, self._arrived[others])
         return np.where(at > 0, self._published[at % 2, others], 0)
@@ -99,6 +102,7 @@ class Warps:
     Parameters
     ----------
     machine : Machine
+        Interpreter of the lanes.
     block : numpy.ndarray
         Bound of each lane on accesses of its block. Lanes that converge share their bounds.
 
@@ -123,9 +127,9 @@ class Warps:
         self._again: tuple[Index, np.ndarray, np.ndarray] | None = None
 
     def converge(self, lanes: Index, masks: np.ndarray | None, now: int) -> None:
-        """Record that lanes reach a collective, of the whole warp where `masks` is None.
+        """Record that lanes reach a collective with `masks`, or of their whole warps if `masks` is None.
 
-        Other lanes may wait there already.
+        Other lanes may wait at the collective already.
         """
         machine = self._machine
         is_whole = masks is None or bool((masks == WHOLE).all())
@@ -162,18 +166,21 @@ class Warps:
             self._again = lanes, masks.copy(), self._converge_in_part(members, now)
 
     def converged(self, lanes: np.ndarray, now: int) -> None:
-        """Record that lanes of whole warps have converged in another way."""
+        """Record that all lanes of some warps have converged other than by a collective."""
         self.whole[lanes], self._again = now, None
 
     def ordered_before(self, others: np.ndarray, lanes: np.ndarray) -> np.ndarray:
-        """Return the bound of each lane on accesses of the lane beside it in `others`; 0 outside its warp."""
+        """Return the bound of each of `lanes` on accesses of the lane at the same position in `others`.
+
+        The bound is 0 on a lane of another warp.
+        """
         bounds: np.ndarray = self.whole[lanes]
         if self.part is not None:
             bounds = np.maximum(bounds, self.part[lanes, self._machine.lane_id[others]])
         return np.where(self._machine.warp_of[others] == self._machine.warp_of[lanes], bounds, 0)
 
     def exit(self, lanes: np.ndarray, now: int) -> None:
-        """Record that lanes exit: waiting lanes whose masks name them are ordered after them."""
+        """Record that lanes exit: waiting lanes whose masks name an exited lane are ordered after it."""
         machine = self._machine
         waiting = np.flatnonzero(machine.status == AT_WARP)
         if not waiting.size:
@@ -235,14 +242,16 @@ class Groups:
     Parameters
     ----------
     machine : Machine
+        Interpreter of the lanes.
     block : numpy.ndarray
         Bound of each lane on accesses of its block.
     warps : Warps
+        Order within warps.
 
     Attributes
     ----------
     table : numpy.ndarray or None
-        Bound of a warp on accesses of another, (blocks, warp, other warp); None until a barrier counts threads.
+        Bound of a warp on accesses of another warp, (blocks, warp, other warp); None until a barrier counts threads.
     warp_of : numpy.ndarray
         Warp in its block of each thread.
     """
@@ -256,9 +265,9 @@ class Groups:
         self._arrived: dict[int, np.ndarray] = {}
 
     def arrive(self, numbers: np.ndarray, lanes: Index, waits: bool, now: int) -> None:
-        """Record that lanes arrive at barriers.
+        """Record that lanes arrive at barriers, by the barriers' `numbers`.
 
-        Lanes that wait are ordered after all arrivals, and take over their bounds.
+        With `waits`, the lanes are ordered after all arrivals, and take over the bounds of the lanes that arrived.
         """
         machine = self._machine
         lanes = np.arange(machine.lanes) if lanes is None else lanes
@@ -269,7 +278,10 @@ class Groups:
             self._arrive_at(number, lanes[numbers == number], waits, now)
 
     def ordered_before(self, others: np.ndarray, lanes: np.ndarray) -> np.ndarray | int:
-        """Return the bound of each lane on accesses of the lane beside it in `others`, which is of its block."""
+        """Return the bound of each of `lanes` on accesses of the lane at the same position in `others`.
+
+        Both lanes are of the same block.
+        """
         if self.table is None:
             return 0
         threads = self.warp_of.size
@@ -302,22 +314,26 @@ class Groups:
 
 
 class Fences:
-    """The fences of the running blocks, in two rows: of any scope, and of the whole device's.
+    """The fences of the running blocks, in two rows: fences of any scope, and fences of the device's scope.
 
     Parameters
     ----------
     machine : Machine
+        Interpreter of the lanes.
     block : numpy.ndarray
         Bound of each lane on accesses of its block.
     warps : Warps
+        Order within warps.
     groups : Groups
+        Order between the warps of a block.
 
     Attributes
     ----------
     covered : numpy.ndarray
         Number of the access before which each lane's accesses are published, (2, lanes).
     several : set of int
-        Accesses that store what others store too, or what is there: one of these may be published.
+        Accesses that store a value which other lanes store too, or which is in memory already. Any of the stores may
+        have published the value.
     """
 
     covered: np.ndarray
@@ -332,15 +348,15 @@ class Fences:
         self._warp_of = groups.warp_of
 
     def fence(self, lanes: Index, now: int, whole: bool) -> None:
-        """Record that lanes run a fence; `whole`: of the device's scope."""
+        """Record that lanes run a fence; `whole`: whether the fence has the device's scope."""
         where = slice(None) if lanes is None else lanes
         self._last_fence[: 1 + whole, where] = now
         self._block_at_fence[: 1 + whole, where] = self._block[where]
 
     def release(self, lanes: np.ndarray, whole: bool, observed: np.ndarray) -> None:
-        """Record that lanes write a flag, which publishes what their fences cover.
+        """Record that lanes write a flag, which publishes the accesses that their fences cover.
 
-        `observed` are the bounds that each block has observed of accesses published before.
+        `observed` are the bounds on earlier published accesses that each block has observed.
         """
         machine = self._machine
         blocks, number = np.unique(machine.block_of[lanes], return_inverse=True)
@@ -381,14 +397,17 @@ class Fences:
         self.covered[: 1 + whole, lanes] = np.maximum(self.covered, self._last_fence)[: 1 + whole, lanes]
 
     def published(self, observed: np.ndarray, events: np.ndarray, others: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Return the bounds of lanes, by what they observed, on accesses of others that a fence of the scope covers."""
+        """Return the bounds of lanes on accesses of `others`: what the lanes observed, as far as a fence covers it.
+
+        `rows` has the row of `covered` for each lane: 0 for a lane of the same block, else 1.
+        """
         bounds: np.ndarray = np.minimum(observed, self.covered[rows, others])
         if self.several:
             bounds = np.where(np.isin(events, list(self.several)), observed, bounds)
         return bounds
 
     def split_blocks(self) -> None:
-        """Give each block what the first block has published of shared memory."""
+        """Give each block the published bounds on shared memory that the first block has."""
         rows = self.covered.reshape(2, self._machine.blocks, -1)
         np.maximum(rows, rows[:, :1], out=rows)
 
@@ -402,13 +421,14 @@ def first_numbers(count: int) -> np.ndarray:
 
 
 class Order:
-    """Bounds of all lanes: the number of the access before which all others are ordered before a lane's next one.
+    """Bounds of all lanes: all accesses before a lane's bound are ordered before the lane's next access.
 
     Parameters
     ----------
     machine : Machine
+        Interpreter of the lanes.
     base : int
-        Lanes of the launch that ran before this interpreter's.
+        Number of lanes of the launch that ran before this interpreter's lanes.
     """
 
     machine: Machine
@@ -436,7 +456,7 @@ class Order:
         self._clusters = Clusters(machine.block_of, cluster) if cluster > 1 else None
 
     def barrier(self, lanes: Index, now: int) -> None:
-        """Record that lanes arrive at a barrier of their block; lanes that wait there are ordered after them."""
+        """Record that lanes arrive at a barrier of their block; lanes that wait at it are ordered after them."""
         if lanes is None:
             self.block[:] = now
         else:
@@ -446,13 +466,16 @@ class Order:
             self.floor = int(self.block.min())
 
     def arrive(self, lanes: Index, now: int, releases: bool) -> None:
-        """Record an arrival at a cluster's barrier: lanes publish their accesses, or those before their last fence."""
+        """Record that lanes arrive at a cluster's barrier, and publish accesses.
+
+        With `releases` they publish all their accesses, else the accesses before their last fence.
+        """
         if self._clusters is not None:
             upto = now if releases else self.fenced[1, self.machine.block_of[slice(None) if lanes is None else lanes]]
             self._clusters.arrive(lanes, upto)
 
     def join(self, lanes: Index) -> None:
-        """Record the second half of a cluster's barrier, which lanes leave when all have arrived."""
+        """Record that lanes wait at a cluster's barrier until all lanes have arrived."""
         if self._clusters is not None:
             self._clusters.join(lanes)
             self.floor = self._clusters.floor
@@ -471,7 +494,10 @@ class Order:
             self.warps.exit(lanes, now)
 
     def fence(self, lanes: Index, now: int, whole: bool) -> None:
-        """Record that lanes run a fence, and acquire what they have observed; `whole`: of the device's scope."""
+        """Record that lanes run a fence, and acquire the accesses that they have observed.
+
+        `whole`: whether the fence has the device's scope.
+        """
         blocks = slice(None) if lanes is None else self.machine.block_of[lanes]
         self.fenced[: 1 + whole, blocks] = now
         self.fences.fence(lanes, now, whole)
@@ -483,7 +509,10 @@ class Order:
             self._pending[: 1 + whole, selected] = 0
 
     def observe(self, lanes: np.ndarray, near: np.ndarray, wide: np.ndarray, now: int) -> None:
-        """Record that lanes read a flag without acquiring: `near` is published to their block, `wide` to all."""
+        """Record that lanes read a flag without acquiring.
+
+        `near` has the bound published to each lane's block, `wide` the bound published to all blocks.
+        """
         blocks, observed = self.machine.block_of[lanes], np.maximum(near, wide)
         if observed.any():
             np.maximum.at(self.observed, blocks, observed)
@@ -493,13 +522,13 @@ class Order:
             self._is_pending = True
 
     def acquire(self, lanes: np.ndarray, upto: np.ndarray) -> None:
-        """Record that lanes acquire what was published before an access, one bound a lane."""
+        """Record that lanes acquire the accesses published before a bound; `upto` has one bound a lane."""
         if upto.any():
             for bounds in (self.observed, self.acquired):
                 np.maximum.at(bounds, self.machine.block_of[lanes], upto)
 
     def split_blocks(self) -> None:
-        """Give each block what the first block has observed in shared memory."""
+        """Give each block the bounds on shared memory that the first block has observed."""
         for bounds in (self.observed, self.acquired, self.observed_by):
             np.maximum(bounds, bounds[0], out=bounds)
         rows = self._pending.reshape(2, self.machine.blocks, -1)
@@ -507,9 +536,10 @@ class Order:
         self.fences.split_blocks()
 
     def unordered(self, stamps: np.ndarray, lanes: np.ndarray, is_weak_load: bool = False) -> np.ndarray:
-        """Return whether the accesses of stamps are not ordered before the next access of each of `lanes`.
+        """Return for each of `lanes` whether the access of its stamp is not ordered before the lane's next access.
 
-        Only reads need an acquire: a store or a strong access does not run before the read on which it depends.
+        Only reads need an acquire (`is_weak_load`). A store or a strong access does not run before the read on which it
+        depends.
         """
         machine = self.machine
         # A stamp of 0 means no access.
@@ -530,7 +560,7 @@ class Order:
         return is_unordered
 
     def _wake(self, lanes: np.ndarray, now: int) -> None:
-        """Order lanes that wait at a barrier of the same blocks after these lanes."""
+        """Order the lanes that wait at a barrier of the same blocks after `lanes`."""
         machine = self.machine
         waiting = np.flatnonzero(machine.status == AT_BARRIER)
         self.warps.is_uneven = True

@@ -1,4 +1,4 @@
-"""Plans: how the checker handles each instruction, by its text and its function.
+"""Plans: how the checker handles each instruction, by the instruction's text and its function.
 
 The module also finds where the value of a load goes, and from which parameter the address of a store comes.
 """
@@ -28,8 +28,8 @@ class Uses(NamedTuple):
     writes : frozenset of int
         Stores and atomic operations that take the value, by the ``id`` of the instruction.
     is_conditional : bool
-        Whether nothing else takes the value, and each of these has a guard that does not depend on the value. A thread
-        may then load the value without a use.
+        Whether only `writes` take the value, each with a guard that does not depend on the value. A thread may then
+        load the value without a use.
     crosses : bool
         Whether other lanes of the warp receive the value.
     is_data : bool
@@ -50,7 +50,7 @@ class Values:
     watched : set of int
         Stores and atomic operations that take a value under a condition, by the ``id`` of the instruction.
     are_conditional : bool
-        Whether there is a load whose value may go unused.
+        Whether a load has a value that may go unused.
     """
 
     watched: set[int]
@@ -82,7 +82,7 @@ class Values:
         return uses
 
     def _readers_of(self, function: Function) -> tuple[dict[str, list[Instruction]], bool]:
-        """Return a function's readers of each register, by name, and whether some of its stores have guards."""
+        """Return the instructions that read each register of a function, and whether any of its stores has a guard."""
         entry = self._readers.get(id(function))
         if entry is None:
             readers: dict[str, list[Instruction]] = {}
@@ -97,7 +97,10 @@ class Values:
 def _reached(
     load: Instruction, readers: Mapping[str, list[Instruction]], end: str
 ) -> tuple[dict[int, Instruction], set[str]]:
-    """Return the instructions that take a loaded value, other than to compute, and the registers that depend on it."""
+    """Return the instructions that take a loaded value, and the registers that depend on the value.
+
+    Instructions that only compute with the value do not count, except as a way to other instructions.
+    """
     rest = [register.name for register in registers_in(load.operands[0])]
     names, sinks = set(rest), dict[int, Instruction]()
     while rest:
@@ -120,7 +123,7 @@ def _stores(instruction: Instruction) -> bool:
 
 
 def _crosses(instruction: Instruction) -> bool:
-    """Return whether other lanes of the warp receive what an instruction reads."""
+    """Return whether other lanes of the warp receive the values that an instruction reads."""
     facts = facts_of(instruction)
     return facts.does == "computes" and facts.warp in ("mask", "all")
 
@@ -186,21 +189,24 @@ class Plan:
         return self.instr.opcode == "ld" and "nc" in self.instr.modifiers
 
     def needs_written(self, access: Access) -> bool:
-        """Return whether an access needs initialised memory. An exchange does not: it only hands on what it reads."""
+        """Return whether an access needs initialised memory.
+
+        An exchange does not: it only passes on the value that it reads.
+        """
         return access.use != "stores" and not self.is_of_a_library and "exch" not in self.instr.modifiers
 
     def stored(self, frame: Frame, lanes: np.ndarray, machine: Machine) -> np.ndarray:
-        """Return the bytes that a store stores, (lanes, bytes)."""
+        """Return the bytes that a store writes, (lanes, bytes)."""
         values = [np.broadcast_to(np.asarray(value(frame, lanes, machine)), lanes.shape) for value in self.values]
         return np.hstack([np.ascontiguousarray(column).view(np.uint8).reshape(lanes.size, -1) for column in values])
 
     @staticmethod
     def nowhere(frame: Frame, index: Index, machine: Machine) -> Any:
-        """Stand in for an address reader, where the addresses are known in another way."""
+        """Stand in for a function that reads addresses, for an instruction whose addresses are known in another way."""
 
 
 def _is_of_a_library(instr: Instruction) -> bool:
-    """Return whether an instruction comes from a line of a header.
+    """Return whether an instruction comes from a line in another file than the line where it is inlined: a header.
 
     Libraries such as CUB may read more than they use.
     """
@@ -211,9 +217,9 @@ def _is_of_a_library(instr: Instruction) -> bool:
 
 
 def scan_module(module: Module, is_cluster: bool) -> tuple[int, bool]:
-    """Return the bytes of a module's narrowest access, and whether it writes shared memory unseen by checks.
+    """Return the bytes of a module's narrowest access, and whether it writes shared memory in ways unseen by checks.
 
-    Asynchronous copies of clusters are not seen.
+    Asynchronous copies in clusters are unseen.
     """
     grain, unseen = _COARSE, False
     for function in module.program.functions.values():
@@ -230,7 +236,7 @@ def _is_unseen(memory: Memory) -> bool:
 
 
 def plan_of(instr: Instruction, function: Function, context: Context) -> Plan | None:
-    """Return how the checker handles an instruction, or None."""
+    """Return the plan of the checker for an instruction; None if the checker ignores it."""
     facts, modifiers = facts_of(instr), instr.modifiers
     match facts.does:
         case "waits" | "arrives" if "cluster" in modifiers:
@@ -289,9 +295,9 @@ def plan_of(instr: Instruction, function: Function, context: Context) -> Plan | 
 
 
 def origins(function: Function, pointers: Mapping[str, bool]) -> dict[int, str]:
-    """Return the const parameter of each instruction that writes through one, by the ``id`` of the instruction.
+    """Return the const parameter of each instruction that writes through a const pointer, by its ``id``.
 
-    An instruction counts where its address comes from this one parameter and no other pointer. `pointers` has each
+    An instruction counts if its address comes from this one parameter and no other pointer. `pointers` has each
     parameter that may be a pointer, and whether it is const. Addresses that are loaded, or returned by a call, are not
     followed.
     """

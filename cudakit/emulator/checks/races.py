@@ -1,6 +1,6 @@
-"""Races: accesses of several threads to the same bytes without order between them.
+"""Races: accesses of several threads to the same bytes without order between the accesses.
 
-A thread may load a value without a use: such a load races only once the value leaves the registers.
+A thread may load a value without a use: a load without a use races only once its value leaves the registers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cudakit.emulator.machine.state import Frame, Machine
 
 
 class _Waiting(NamedTuple):
-    """A race of loads whose values are unused so far, and the function that reports the race for one lane."""
+    """A deferred race of loads whose values are unused so far, and the function that reports the race for one lane."""
 
     uses: Uses
     lanes: np.ndarray
@@ -35,7 +35,9 @@ class Unused:
     Parameters
     ----------
     machine : Machine
+        Interpreter of the lanes.
     values : Values
+        Uses of the launch's loads.
     """
 
     def __init__(self, machine: Machine, values: Values) -> None:
@@ -66,7 +68,7 @@ class Unused:
             self._waiting[taker] = rest
 
     def are_unused(self, load: Plan, event: int, lanes: np.ndarray) -> np.ndarray:
-        """Return whether lanes have left the values of a load unused, where `event` is the number of the access."""
+        """Return for each lane whether it has not used the value that it loaded in access number `event`."""
         uses = self._conditional(load)
         if uses is None:
             return np.zeros(lanes.shape, bool)
@@ -76,9 +78,9 @@ class Unused:
         return unused
 
     def record(self, load: Plan, event: int, lanes: np.ndarray, offsets: np.ndarray) -> None:
-        """Record the access and the offsets with which lanes load.
+        """Record the access number and offset of the last load of each lane by an instruction.
 
-        Stamps keep two readers of one place only, and any other lane may use the value.
+        Stamps keep only two readers of a place, but any other lane may use the value.
         """
         if self._conditional(load) is not None:
             if id(load.instr) not in self._loaded:
@@ -90,7 +92,7 @@ class Unused:
             events[lanes], places[lanes] = event, offsets
 
     def loads_at(self, load: Plan, event: int, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the lanes that loaded from given offsets with an access, and the positions of these offsets."""
+        """Return the lanes that loaded from `offsets` in access number `event`, and the position of each offset."""
         events, places = self._loaded[id(load.instr)]
         lanes, order = np.flatnonzero(events == event), np.argsort(offsets, kind="stable")
         at = order[np.minimum(np.searchsorted(offsets[order], places[lanes]), offsets.size - 1)]
@@ -98,7 +100,10 @@ class Unused:
         return lanes[same], at[same]
 
     def defer(self, load: Plan, other: Plan, event: int, lanes: np.ndarray, report: Callable[[int], None]) -> None:
-        """Defer a race of unused loads; `report` takes the position of the first lane that uses its value."""
+        """Defer a race of unused loads until a lane uses its value.
+
+        `report` then takes the position in `lanes` of the first lane that uses its value.
+        """
         waiting_lanes = self._waiting_lanes.setdefault(
             (id(load.instr), id(other.instr)), np.zeros(self._machine.lanes, bool)
         )
@@ -128,16 +133,18 @@ _RESERVED = 1024
 
 
 class Races:
-    """The race check: compares the accesses of one interpreter with earlier ones.
+    """The race check: compares the accesses of one interpreter with earlier accesses.
 
     Parameters
     ----------
     machine : Scheduler
+        Interpreter of the lanes.
     reporter : Reporter
+        Reporter of the findings.
     events : list of Plan
         Plan of each access of the launch, by the number of the access.
     base : int
-        Lanes of the launch that ran before this interpreter's.
+        Number of lanes of the launch that ran before this interpreter's lanes.
     unseen : bool
         Whether shared memory is written in ways that checks do not see.
     values : Values
@@ -158,7 +165,7 @@ class Races:
         self.row: int = machine.memory.shared.shape[1] + _RESERVED
 
     def access(self, at: Accessed, plan: Plan, access: Access, frame: Frame | None) -> int:
-        """Compare accesses with earlier ones and record them; return their number."""
+        """Compare an access of lanes with earlier accesses, report races, and record the access; return its number."""
         machine, order, now = self._machine, self.order, self.next_event(plan)
         shadow, lanes, name = at.shadow, at.lanes, at.name
         places = shadow.places(at.offsets, access.size)
@@ -226,12 +233,12 @@ class Races:
         return now
 
     def next_event(self, plan: Plan) -> int:
-        """Return the number of the next access, and record its plan."""
+        """Return the number of a new access, and record the access's plan."""
         self._events.append(plan)
         return len(self._events) - 1
 
     def _meets_pending_copy(self, at: Accessed, plan: Plan, access: Access, places: Places) -> bool:
-        """Report accesses to memory of pending copies; return whether there are any."""
+        """Report an access to memory of pending copies; return whether there was one."""
         assert at.shadow.under_way is not None
         marks = at.shadow.under_way[places.where]
         bad = marks > 0 if access.use == "loads" else marks != 0
@@ -250,7 +257,10 @@ class Races:
         return True
 
     def _acquire(self, shadow: Shadow, plan: Plan, now: int, places: Places, lanes: np.ndarray, is_own: bool) -> None:
-        """Record that strong accesses read what was published. In a block's own memory any scope is wide enough."""
+        """Record that strong accesses read published memory.
+
+        With `is_own` the memory is the block's own, where any scope is wide enough.
+        """
         bounds = shadow.published(places, self._numbers_of(self._machine.block_of[lanes]))
         if bounds is None:
             return
@@ -265,16 +275,16 @@ class Races:
             self.order.observe(lanes, near, wide, now)
 
     def _numbers_of(self, blocks: np.ndarray) -> np.ndarray:
-        """Return the numbers in the launch of blocks that run now."""
+        """Return the numbers in the launch of running blocks, which are counted from 0."""
         return np.asarray(blocks + self.base // self._machine.threads)
 
     def _check_order(
         self, at: Accessed, plan: Plan, stamps: np.ndarray, lane_rows: np.ndarray, floor: int, writes: bool,
         frame: Frame | None = None,
     ) -> None:  # fmt: skip
-        """Report a race with the accesses of stamps, if there is one.
+        """Report a race with the accesses of stamps, if there is a race.
 
-        With a frame, a store of the value that is there already is no race.
+        With a frame, a store of the value that is in memory already is no race.
         """
         late = stamps >= max(1, floor) << LANE_BITS
         if not late.any():
@@ -320,14 +330,17 @@ class Races:
             self._race(at, plan, int(rows[first]), int(others[first]), writes)
 
     def _events_where(self, events: np.ndarray, numbers: list[int], holds: Callable[[Plan], bool]) -> np.ndarray:
-        """Return which accesses have a plan for which `holds` is true; `numbers` are the distinct accesses."""
+        """Return a flag for each of `events`: whether `holds` is true for its plan.
+
+        `numbers` are the distinct access numbers in `events`.
+        """
         chosen = [event for event in numbers if holds(self._events[event])]
         return np.isin(events, chosen)
 
     def _is_warp_synchronous(self, plan: Plan, other: Plan) -> bool:
-        """Return whether lanes of a warp pass data by volatile accesses, as if in step.
+        """Return whether lanes of a warp pass data by two volatile accesses, as if the lanes ran in step.
 
-        A value only compared is a flag.
+        A value that is only compared is a flag, not data.
         """
         uses = {access.use for member in (plan, other) for access in member.accesses}
         loads = (member for member in (plan, other) if member.instr.opcode == "ld")
@@ -339,7 +352,7 @@ class Races:
         )
 
     def _check_read_only(self, at: Accessed, plan: Plan, written: np.ndarray) -> None:
-        """Report a load of read-only data that the kernel has written, in any order."""
+        """Report a load of read-only data that the kernel has written, whatever the order."""
         rows, columns = np.nonzero((written > 0) & ((written & LANE) != NOBODY))
         if rows.size:
             self._race(at, plan, int(rows[0]), int(written[rows[0], columns[0]]), False)
@@ -350,7 +363,7 @@ class Races:
         return plan.is_atomic and other.is_atomic and (plan.narrow or other.narrow)
 
     def _of_other_blocks(self, stamps: np.ndarray, lanes: np.ndarray) -> np.ndarray:
-        """Return whether the accesses of stamps are of other blocks than the lanes."""
+        """Return for each lane whether the access of its stamp is of another block."""
         machine, number = self._machine, (stamps & LANE) - self.base
         here = (number >= 0) & (number < machine.lanes)
         return np.asarray(~here | (machine.block_of[np.where(here, number, 0)] != machine.block_of[lanes]))
@@ -388,7 +401,10 @@ class Races:
             self.unused.defer(load, plan if writes else other, when, loading, report)
 
     def _compare_within(self, at: Accessed, plan: Plan, lost: np.ndarray, won: np.ndarray, frame: Frame) -> None:
-        """Report lanes that store different values to one place with one instruction."""
+        """Report two lanes that store different values to one place with one instruction.
+
+        `won` has the stamps of the lanes whose value stays, `lost` a flag for each lane whose value does not.
+        """
         if not plan.values:
             return
         stored = plan.stored(frame, at.lanes, self._machine)

@@ -1,8 +1,9 @@
 """Shadow memory: stamps of the last accesses to each few bytes, by which races are found.
 
-A stamp is the number of an access in the high bits and the number of a lane in the low ones. All lanes of an access
-share its number. The order of a lane is a number too: accesses with lower numbers come first, and others race.
-Messages name a place in shared memory ``tile[3][5]`` where the source has the array's extents.
+A stamp is the number of an access in the high bits and the number of a lane in the low bits. All lanes of an access
+share its number. The order of a lane is a number too, the bound: accesses with lower numbers come before the lane's
+access, and other accesses race. Messages name a place in shared memory ``tile[3][5]`` if the source has the array's
+extents.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _MOST_RUNS = 32
 
 
 class Places(NamedTuple):
-    """Numbers of stamps, as a slice where they are consecutive, and the shape of the result."""
+    """Numbers of stamps, as a slice if they are consecutive, and the shape (lanes,) or (lanes, stamps of a lane)."""
 
     where: slice | np.ndarray
     shape: tuple[int, ...]
@@ -35,7 +36,7 @@ class Places(NamedTuple):
 
 
 class Shadow:
-    """Stamps of one piece of memory: the last writer, and two of the readers since.
+    """Stamps of one piece of memory: of the last writer, and of two readers since the last write.
 
     Parameters
     ----------
@@ -74,7 +75,10 @@ class Shadow:
         self.under_way: np.ndarray | None = None
 
     def defer(self, event: int, places: Places, lanes: np.ndarray, base: int, writes: bool) -> bool:
-        """Record an access without stamps while accesses do not overlap; make stamps and return False once they do."""
+        """Record an access without stamps, while no accesses overlap, and return True.
+
+        Once accesses overlap, make the stamps of all recorded accesses, and return False.
+        """
         if self._runs is None:
             return False
         where = places.where
@@ -106,7 +110,7 @@ class Shadow:
                 self.read(places, stamps, 0)
 
     def places(self, offsets: np.ndarray, size: int) -> Places:
-        """Return the numbers of the stamps of `size` bytes at offsets: one a lane, or several."""
+        """Return the numbers of the stamps of `size` bytes at offsets: one stamp a lane, or several."""
         first: np.ndarray = (offsets >> np.uint64(self.grain.bit_length() - 1)).view(np.int64)
         per_lane = 1 if size <= self.grain else size // self.grain
         shape = first.shape if per_lane == 1 else (first.size, per_lane)
@@ -117,15 +121,15 @@ class Shadow:
         return Places(first if per_lane == 1 else (first[:, None] + np.arange(per_lane)).reshape(-1), shape)
 
     def writers(self, places: Places) -> np.ndarray:
-        """Return the stamps of the writers."""
+        """Return the stamps of the last writers at places."""
         return self.written[places.where].reshape(places.shape)
 
     def readers(self, places: Places) -> tuple[np.ndarray, np.ndarray]:
-        """Return the stamps of two of the readers."""
+        """Return the stamps of two of the readers at places."""
         return self._first[places.where].reshape(places.shape), self._last[places.where].reshape(places.shape)
 
     def read(self, places: Places, stamps: np.ndarray, floor: int) -> None:
-        """Record readers, and forget readers before access `floor`."""
+        """Record readers at places, and forget readers whose access number is below `floor`."""
         stamps = np.broadcast_to(stamps, places.shape).reshape(-1)
         where = places.where
         old = self._first[where] < max(1, floor) << LANE_BITS
@@ -139,7 +143,7 @@ class Shadow:
         self._last[where] = stamps
 
     def write(self, places: Places, stamps: np.ndarray | np.int64) -> None:
-        """Record writers."""
+        """Record writers at places."""
         self.written[places.where] = np.broadcast_to(stamps, places.shape).reshape(-1)
 
     def forget(self, offsets: np.ndarray, size: int) -> None:
@@ -160,7 +164,7 @@ class Shadow:
     def release_near(self, places: Places, upto: np.ndarray, blocks: np.ndarray) -> None:
         """Record a release at places to later readers of the same block.
 
-        Where several blocks release at one place, the release counts as published to all.
+        If several blocks release at one place, the release counts as published to all blocks.
         """
         if self.released_near is None:
             self.released_near = np.zeros((2, self.written.size), np.int64)
@@ -181,10 +185,10 @@ class Shadow:
             np.maximum.at(self.released, some, near[some])
 
     def published(self, places: Places, blocks: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return the bounds published at places, one for each lane of the blocks, or None where nothing was released.
+        """Return the bounds published at places, one for each lane of the blocks; None if nothing was released.
 
-        The first array has the bounds published by the lane's own block, the second those by any scope wider than a
-        block.
+        The first array has the bounds published by the lane's own block. The second array has the bounds published by a
+        scope wider than a block.
         """
         if self.released is None and self.released_near is None:
             return None
@@ -201,7 +205,7 @@ class Shadow:
         return near, wide
 
     def begin(self, where: np.ndarray, mark: int) -> None:
-        """Mark stamps as used by pending copies; a copy that writes takes precedence over one that reads."""
+        """Mark stamps as memory of pending copies; a copy that writes takes precedence over a copy that reads."""
         if self.under_way is None:
             self.under_way = np.zeros(-(-self.size // self.grain) + 1, np.int64)
         if mark < 0:
@@ -211,12 +215,12 @@ class Shadow:
         self.under_way[where] = mark
 
     def end(self, where: np.ndarray, mark: int) -> None:
-        """Remove the mark of completed copies."""
+        """Remove the mark of completed copies from stamps."""
         assert self.under_way is not None
         self.under_way[where[self.under_way[where] == mark]] = 0
 
     def repeated(self, size: int, times: int, threads: int) -> Shadow:
-        """Return the stamps of several blocks whose threads did the same in their `size` bytes."""
+        """Return the stamps of `times` blocks that all did the same as the first, each in `size` bytes."""
         shadow = Shadow(size * times, self.grain)
         shadow.make()
         count = size // self.grain
@@ -233,10 +237,11 @@ class Shadow:
 
 
 class Accessed(NamedTuple):
-    """A part of an access: stamps and bytes of one piece of memory, offsets there, and the name in messages.
+    """A part of an access: the lanes that access one piece of memory, with the memory's stamps and bytes.
 
-    Without a name the memory is shared memory. `chosen` has the positions of these lanes in the whole access, or None
-    for all. `itemsize` is the size of the elements that messages count.
+    `offsets` are the lanes' offsets in the memory, and `name` is the memory's name in messages; shared memory has no
+    name. `chosen` has the positions of these lanes in the whole access, or None for all. `itemsize` is the size of the
+    elements that messages count.
     """
 
     shadow: Shadow
@@ -253,7 +258,7 @@ _EXTENT = re.compile(r"\s*\[([^\]]*)\]")
 
 
 def in_shared(launch: Launch, offset: int, size: int) -> str:
-    """Return the name of the place of `size` bytes at an offset in shared memory."""
+    """Return the name for messages of `size` bytes at an offset in shared memory."""
     symbols = launch.shared.offsets
     before = [(start, symbol) for symbol, start in symbols.items() if start <= offset]
     if not before:
@@ -293,7 +298,10 @@ def _extents(text: str, name: str, symbol: str) -> list[int | None] | None:
 
 
 def _begin(text: str, symbol: str) -> int:
-    """Return where the function of a variable begins: other functions may have a variable of the same name."""
+    """Return the position in the source where the function that declares a variable begins.
+
+    Other functions may have a variable of the same name. The position is 0 if the function is not found.
+    """
     length = re.match(r"_ZZ(\d+)", symbol)
     if length is None:
         return 0
@@ -302,7 +310,10 @@ def _begin(text: str, symbol: str) -> int:
 
 
 def _number(text: str, extent: str) -> int | None:
-    """Return the value of an extent made of numbers, constants with one value in the source, and ``+ - *``, or None."""
+    """Return the value of an extent, or None.
+
+    The extent may have numbers, constants with one value in the source, and ``+ - *``.
+    """
 
     def value(match: re.Match[str]) -> str:
         values = set(re.findall(rf"\b{match[0]}\b\s*=?\s*\(?(\d+)\b", text))

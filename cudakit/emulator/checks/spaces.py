@@ -1,4 +1,4 @@
-"""Memory of the lanes' accesses: which shared memory or array, and its stamps."""
+"""Memory of the lanes' accesses: the shared memory or array that each lane accesses, and its stamps."""
 
 from __future__ import annotations
 
@@ -26,8 +26,11 @@ class Spaces:
     Parameters
     ----------
     machine : Scheduler
+        Interpreter of the lanes.
     reporter : Reporter
+        Reporter of the findings.
     races : Races
+        Race check of the interpreter.
     pieces : dict
         Stamps of the launch's pieces of global memory, by address.
     grain : int
@@ -49,7 +52,7 @@ class Spaces:
         self._local: np.ndarray = np.zeros((machine.lanes, 0), bool)
 
     def access(self, plan: Plan, access: Access, addresses: np.ndarray, active: Index, frame: Frame) -> None:
-        """Check an access of lanes to memory at addresses."""
+        """Check an access of lanes to memory at addresses, and record it."""
         for space, offsets, lanes in by_space(access, plan.instr, addresses, active, self._machine):
             if space == "local":
                 self._in_local(plan, access, offsets, lanes)
@@ -72,7 +75,7 @@ class Spaces:
             self._races.access(at, plan, access, frame)
 
     def places(self, space: str, addresses: np.ndarray, size: int, lanes: np.ndarray) -> Iterator[Accessed]:
-        """Yield the memory that asynchronous copies access, of blocks without clusters."""
+        """Yield the pieces of memory that asynchronous copies access, in blocks without clusters."""
         if space == "global":
             yield from self._globally(addresses, size, lanes)
             return
@@ -89,7 +92,7 @@ class Spaces:
         yield self._in_rows(machine.block_of[lanes], offsets, lanes, size)
 
     def _in_rows(self, blocks: np.ndarray, offsets: np.ndarray, lanes: np.ndarray, itemsize: int) -> Accessed:
-        """Return an access to shared memory with stamps of its own for each block."""
+        """Return an access to shared memory in which each block has stamps of its own."""
         starts = (blocks * self._races.row).astype(np.uint64)
         return Accessed(self._shared, self._machine.memory.shared, offsets + starts, lanes, itemsize)
 
@@ -119,7 +122,7 @@ class Spaces:
 
     @staticmethod
     def _allocated(shadow: Shadow, piece: Allocation) -> None:
-        """Set which bytes of an allocation nobody has written."""
+        """Set the flags of the bytes of an allocation that were never written."""
         if piece.heap is not None:
             shadow.unwritten, shadow.is_of_heap = piece.heap.unwritten, True
             return
@@ -172,14 +175,14 @@ class Spaces:
     def _split_blocks(self) -> None:
         """Give each block stamps of its own, since blocks no longer do the same.
 
-        Pending copies are dropped: they are not known for each block.
+        Pending copies are dropped: they are not recorded for each block.
         """
         self._alike = False
         self._shared = self._shared.repeated(self._races.row, self._machine.blocks, self._machine.threads)
         self._races.order.split_blocks()
 
     def _first_of(self, active: Index) -> np.ndarray | None:
-        """Return the first block's lanes of a group, or None where other blocks differ."""
+        """Return the first block's lanes of a group; None if the lanes of other blocks differ."""
         machine = self._machine
         group, lanes = self._group
         if group is not active:

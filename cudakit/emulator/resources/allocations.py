@@ -1,8 +1,8 @@
 """Device memory of the emulator that cudakit allocates: host memory, counted while it lives and limited.
 
-While a watcher asks (`MARKS`), new memory is filled with a pattern; bytes that still have the pattern are unwritten.
-The pattern depends on the address, so that a copy elsewhere does not count as unwritten. Writers need no code for this:
-the host, a kernel on either back-end, a copy or a graph simply changes the bytes.
+While there is a watcher (`MARKS`), new memory is filled with a pattern. Bytes that still have the pattern are
+unwritten. The pattern depends on the address, so that a copy elsewhere does not count as unwritten. Writers need no
+code for this: the host, a kernel on either back-end, a copy or a graph simply changes the bytes.
 
 A byte written alone with its own pattern value would count as unwritten. The pattern's bytes are therefore odd numbers
 from 129 to 191, which are no characters, flags, small numbers, their negatives or 128.
@@ -78,7 +78,7 @@ class Unwritten:
         return bool(words.any())
 
     def _filling(self, first: int, count: int) -> np.ndarray:
-        """Return the words of the pattern."""
+        """Return `count` words of the pattern, from word number `first` on."""
         number = np.arange(first, first + count, dtype=np.uint64) + np.uint64(self.address // _WORD + 1)
         mixed = number * _FACTOR
         mixed ^= mixed >> np.uint64(29)
@@ -87,7 +87,7 @@ class Unwritten:
 
 
 class Marks:
-    """Arrays that were allocated while a watcher asked and that are not fully written.
+    """Arrays that were allocated while there was a watcher and that are not fully written.
 
     Attributes
     ----------
@@ -108,7 +108,7 @@ class Marks:
             weakref.finalize(array, self._forget, id(array), unwritten).atexit = False
 
     def at(self, address: int) -> Unwritten | None:
-        """Return the unwritten bytes of the array at an address, as they are now, or None."""
+        """Return the unwritten bytes, as they are now, of the array at an address, or None."""
         for number, unwritten in list(self._marked.items()):
             if unwritten.address <= address < unwritten.end:
                 if unwritten.look():
@@ -117,11 +117,11 @@ class Marks:
         return None
 
     def watch(self, count: int) -> None:
-        """Add `count` watchers, or remove them where it is negative. New arrays are marked while there is a watcher."""
+        """Add `count` watchers; a negative `count` removes watchers. New arrays are marked while there is a watcher."""
         self.watchers += count
 
     def _forget(self, number: int, unwritten: Unwritten) -> None:
-        """Drop the mark of an array that is gone."""
+        """Drop the mark of a freed array."""
         if self._marked.get(number) is unwritten:
             del self._marked[number]
 
@@ -131,14 +131,14 @@ MARKS = Marks()
 
 
 class Usage(NamedTuple):
-    """Memory of one type on the emulator, in bytes: now allocated, and the peak."""
+    """Memory of one type on the emulator, in bytes: the memory allocated now, and the peak."""
 
     used: int
     peak: int
 
 
 class Room:
-    """Allocations on the emulator, by memory type."""
+    """Allocations on the emulator: the living arrays, and the bytes in use by memory type."""
 
     def __init__(self) -> None:
         self._lock = process.renewed(self, "_lock", threading.RLock)  # a finalizer may come while this thread has it
@@ -151,7 +151,7 @@ class Room:
         return list(self._arrays.values())
 
     def at(self, address: int) -> np.ndarray | None:
-        """Return the allocated array at an address, or None."""
+        """Return the allocated array that has the byte at an address, or None."""
         for array in self.arrays():
             low, high = np.lib.array_utils.byte_bounds(array)
             if low <= address < high:
@@ -159,11 +159,11 @@ class Room:
         return None
 
     def usage(self, memory_type: str) -> Usage:
-        """Return the memory in use of a type."""
+        """Return the bytes in use of a memory type, and the peak."""
         return self._usage.get(memory_type, Usage(0, 0))
 
     def register(self, array: np.ndarray, of_the_host: bool = True) -> None:
-        """Make an array's memory reachable for kernels through pointers, until the array and all its views are gone."""
+        """Let kernels reach an array's memory through pointers, until the array and all its views are freed."""
         owner = array.base if isinstance(array.base, np.ndarray) else array
         self._arrays[id(owner)] = owner
         if of_the_host:
@@ -171,11 +171,11 @@ class Room:
 
     @property
     def has_host_memory(self) -> bool:
-        """True if any memory belongs to the host and the device."""
+        """True if any memory is shared by the host and the device."""
         return bool(self._of_the_host)
 
     def is_of_the_host(self, array: np.ndarray) -> bool:
-        """Return whether the host reads an array's memory too: pinned, registered or managed."""
+        """Return whether the host can read an array's memory too: pinned, registered or managed memory."""
         if not self._of_the_host or not array.nbytes:
             return False
         address = int(array.__array_interface__["data"][0])
@@ -186,12 +186,14 @@ class Room:
         return False
 
     def array(self, shape: tuple[int, ...], dtype: np.dtype, memory_type: str, limit: int | None) -> np.ndarray:
-        """Allocate an uninitialised C-contiguous array, which counts until it and all its views are gone.
+        """Allocate an uninitialised C-contiguous array, which counts as in use until it and all its views are freed.
 
         Parameters
         ----------
         shape : tuple of int
+            Shape of the array.
         dtype : numpy.dtype
+            Dtype of the array.
         memory_type : str
             ``device`` or ``managed``.
         limit : int or None
@@ -200,7 +202,7 @@ class Room:
         Raises
         ------
         LaunchError
-            Beyond the limit, and where the host has not enough memory.
+            Beyond the limit, and if the host has not enough memory.
         """
         size = math.prod(shape) * dtype.itemsize
         with self._lock:
@@ -219,13 +221,13 @@ class Room:
         return allocated
 
     def _count(self, memory_type: str, size: int) -> None:
-        """Count `size` more bytes in use of a memory type."""
+        """Count `size` more bytes as in use of a memory type."""
         with self._lock:
             used, peak = self.usage(memory_type)
             self._usage[memory_type] = Usage(used + size, max(peak, used + size))
 
     def _refusal(self, size: int, memory_type: str, why: str) -> LaunchError:
-        """Return the error for memory that cannot be allocated."""
+        """Return the error for `size` bytes that cannot be allocated, with the reason."""
         return LaunchError(
             f"{size:,} bytes of {memory_type} memory were asked for; the emulator holds "
             f"{self.usage(memory_type).used:,} in use{why}; free arrays, or work in chunks"

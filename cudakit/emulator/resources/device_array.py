@@ -1,7 +1,7 @@
 """Device arrays on the emulator that are distinct from host arrays, as CuPy's are from NumPy's on a GPU.
 
-Strict streams use them. An operation on a host array beside a device array is refused, with its line, as CuPy refuses
-it. Code of NumPy and of cudakit may mix them: on a GPU the device does this work.
+Strict streams use device arrays. An operation on a host array beside a device array is refused, with its line, as CuPy
+refuses it. Code of NumPy and of cudakit may mix them: on a GPU the device does this work.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _originals: dict[str, Callable[..., Any]] = {}
 
 
 class HostArrayError(ArgumentError, EmulationError):
-    """Error for a host array where a GPU needs a device array, or a device array where it needs a host array."""
+    """Error for a host array if a GPU needs a device array, or for a device array if a GPU needs a host array."""
 
 
 class ConversionHook:
-    """Arrays that are asked before a NumPy function converts them to a plain array."""
+    """A base of arrays that are asked before a NumPy function converts them to a plain array."""
 
     def converted(self, name: str, make: Callable[[], Any]) -> Any:
         """Return the result of `make`, which converts the array for NumPy's function `name`."""
@@ -43,7 +43,7 @@ class DeviceArray(np.ndarray, ConversionHook):
     """An array of device memory on a strict stream, with the methods that CuPy's arrays have besides NumPy's."""
 
     def get(self, stream: Any = None, order: str = "C", out: np.ndarray | None = None) -> np.ndarray:
-        """Return the elements as a NumPy array."""
+        """Return the elements as a new NumPy array in memory order `order`, or copy them to `out` and return it."""
         elements = self.view(np.ndarray).copy("C" if order == "C" else "F")
         if out is None:
             return elements
@@ -51,7 +51,7 @@ class DeviceArray(np.ndarray, ConversionHook):
         return out
 
     def set(self, values: Any, stream: Any = None) -> None:
-        """Copy the elements of a host array."""
+        """Copy the elements of a host array into this array."""
         self.view(np.ndarray)[...] = values
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
@@ -80,7 +80,7 @@ class DeviceArray(np.ndarray, ConversionHook):
 
 
 def as_device(value: Any) -> Any:
-    """Return NumPy arrays as device arrays, in a tuple or list too; other values unchanged."""
+    """Return a NumPy array as a device array, also in a tuple or list; return other values unchanged."""
     if isinstance(value, tuple | list) and any(isinstance(part, np.ndarray) for part in value):
         parts = [as_device(part) for part in value]
         return type(value)(parts) if type(value) in (tuple, list) else type(value)(*parts)
@@ -129,7 +129,7 @@ def refuse_host_operand(op: str, name: str, value: Any) -> None:
 
 
 class DeviceModule(ModuleType):
-    """A module of NumPy whose functions return device arrays."""
+    """A module with NumPy's functions, which return device arrays."""
 
     def __init__(self, name: str, module: ModuleType) -> None:
         super().__init__(name)
@@ -170,17 +170,17 @@ def is_of_host(value: Any) -> bool:
 
 
 def _plain(values: Iterable[Any]) -> Iterator[Any]:
-    """Yield values with device arrays as NumPy arrays."""
+    """Yield each value; a device array is yielded as a NumPy array."""
     return (value.view(np.ndarray) if isinstance(value, DeviceArray) else value for value in values)
 
 
 def _whole(value: Any) -> Any:
-    """Return a value, or a tuple of values, with device arrays as NumPy arrays."""
+    """Return a value, or a tuple of values, in which each device array is a NumPy array."""
     return tuple(_plain(value)) if isinstance(value, tuple) else next(_plain((value,)))
 
 
 def _refuse_beside(operation: str, values: Iterable[Any]) -> None:
-    """Refuse a host array beside a device array, where the user's program mixes them."""
+    """Refuse a host array beside a device array among `values`, if the user's program mixes them."""
     flat = [item for value in values for item in (value if isinstance(value, tuple | list) else (value,))]
     if not any(is_of_host(item) for item in flat):
         return
@@ -193,7 +193,7 @@ def _refuse_beside(operation: str, values: Iterable[Any]) -> None:
 
 
 def _caller(*passing: str) -> tuple[bool, str]:
-    """Return whether the user's program made the call, not cudakit or NumPy; and the program's file and line.
+    """Return whether the user's program made the call, not cudakit or NumPy, and the program's file and line.
 
     Parameters
     ----------
@@ -221,14 +221,14 @@ def _module(frame: FrameType) -> str:
 
 @functools.cache
 def hook_conversions() -> None:
-    """Wrap NumPy's conversions, once there is a device array, so that they ask it first."""
+    """Wrap NumPy's conversions, once there is a device array, so that they ask the array first."""
     for name in _TO_THE_HOST:
         _originals[name] = getattr(np, name)
         setattr(np, name, _asking(name, _originals[name]))
 
 
 def _asking(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a NumPy conversion so that it asks arrays with a `ConversionHook`."""
+    """Wrap the NumPy conversion `name` so that arrays with a `ConversionHook` convert themselves."""
 
     @functools.wraps(original)
     def convert(*arguments: Any, **options: Any) -> Any:

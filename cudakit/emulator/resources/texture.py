@@ -1,7 +1,7 @@
-"""Textures, surfaces and tensor maps: memory of host arrays that kernels know by a handle, or by 128 bytes.
+"""Textures, surfaces and tensor maps: memory of host arrays that kernels access by a handle, or by 128 bytes.
 
 Textures are sampled as in the CUDA C++ programming guide's chapter on texture fetching. Linear filtering weighs texels
-by fractions of 8 bits, with an H200's cuts and roundings: bit for bit, with two exceptions.
+by fractions of 8 bits, with an H200's cuts and roundings. The results are the same bit for bit, with two exceptions.
 
 - About one in a hundred sums of the eight texels of three dimensions, which the hardware cuts once more.
 - Signed 8-bit texels read as fractions: one sum in 25 is off by one unit of 16 bits.
@@ -24,7 +24,7 @@ Resource = TypeVar("Resource")
 
 
 class Handles(Generic[Resource]):
-    """Objects by the handles under which kernels know them, for as long as the objects live."""
+    """Objects by the handles that kernels use for them, for as long as the objects live."""
 
     def __init__(self, noun: str, first: int) -> None:
         self._noun, self._first = noun, first
@@ -49,7 +49,7 @@ class Handles(Generic[Resource]):
         return resource
 
     def among(self, numbers: np.ndarray) -> Iterator[tuple[Resource, Any]]:
-        """Yield each object named in `numbers`, one a lane, with the lanes that name it."""
+        """Yield each object whose handle is in `numbers`, one a lane, with its lanes as a mask, or a slice for all."""
         if (numbers == numbers[0]).all():
             yield self[int(numbers[0])], slice(None)
             return
@@ -61,19 +61,20 @@ class Handles(Generic[Resource]):
 
 
 class TextureObject:
-    """Texels of a host array, with the modes by which a kernel reads them.
+    """Texels of a host array, with the modes by which a kernel reads the texels.
 
     Attributes
     ----------
     texels : numpy.ndarray, shape (layers, depth, height, width, channels)
+        Elements of the host array.
     rank : int
-        Coordinates of a lookup, without the layer.
+        Number of coordinates of a lookup, without the layer.
     address : tuple of str
-        Address mode of x, y and z.
+        Address modes of x, y and z.
     is_linear : bool
-        Whether the texture is linear memory: integer coordinates index it, and it is zero outside.
+        Whether the texture is linear memory, which integer coordinates index and which is zero outside.
     handle : int
-        Handle by which a kernel knows the texture.
+        Handle that a kernel uses for the texture.
     flags : numpy.ndarray or None
         While a launch is watched, a byte for each byte of the texels, which lookups set to `memory.READ`.
     """
@@ -110,7 +111,7 @@ class TextureObject:
 
     @property
     def gives_floats(self) -> bool:
-        """True if a lookup gives floats: the texels are floats, or are read as fractions of their type's range."""
+        """True if a lookup returns floats: the texels are floats, or are read as fractions of their type's range."""
         return self.read == "normalized" or self.texels.dtype.kind == "f"
 
 
@@ -121,7 +122,7 @@ TEXTURES: Handles[TextureObject] = Handles("texture", 0x7400_0000_0000_0000)
 def sample(texture: TextureObject, layer: np.ndarray, coordinates: list[np.ndarray], offsets: list[Any]) -> np.ndarray:
     """Return the values at `coordinates` (x, y, z up to the rank), a row of channels a lane.
 
-    Integer coordinates name texels; float coordinates are filtered.
+    Integer coordinates name a texel. Values at float coordinates are filtered.
     """
     if coordinates[0].dtype.kind != "f":
         return _texels(texture, layer, [c.astype(np.float64) + o for c, o in zip(coordinates, offsets, strict=True)])
@@ -158,7 +159,10 @@ _ALIGNED_BITS = 28
 
 
 def _blend(terms: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-    """Sum texels by weights, cutting the bits that the hardware drops when aligning to the largest."""
+    """Sum texels by weights; first cut the bits that the hardware drops when it aligns texels to the largest.
+
+    `terms` has pairs of texels and weights.
+    """
     weighed = [np.where(weight > 0, texels, 0).astype(np.float64) for texels, weight in terms]
     with np.errstate(all="ignore"):
         _, exponent = np.frexp(np.max(np.abs(weighed), axis=0))
@@ -188,10 +192,11 @@ def _blend_fractions(
 
 
 def _weights(fractions: list[np.ndarray]) -> dict[tuple[int, ...], np.ndarray]:
-    """Return the weight of each corner in 256ths, with a sum of one; the hardware splits 256 by z, then x, then y.
+    """Return the weight of each corner in 256ths, with a sum of one, as the hardware computes it.
 
-    The upper part by z or x is rounded halves up. By y, both parts at the upper x are rounded halves up, and both parts
-    at the lower x halves down. The corners' sums along y are then the fraction along x.
+    The hardware splits 256 by z, then by x, then by y. The upper part by z or x is rounded halves up. By y, both parts
+    at the upper x are rounded halves up, and both parts at the lower x halves down. The corners' sums along y are then
+    the fraction along x.
     """
     x, y, z = (*fractions, *[np.zeros_like(fractions[0])] * (3 - len(fractions)))
     weights = {}
@@ -213,7 +218,7 @@ def gather(texture: TextureObject, layer: np.ndarray, coordinates: list[np.ndarr
 
 
 def _positions(texture: TextureObject, coordinates: list[np.ndarray], offsets: list[Any]) -> list[np.ndarray]:
-    """Return coordinates in texels, as float64."""
+    """Return coordinates plus offsets in units of texels, as float64."""
     positions = []
     for coordinate, offset, size in zip(coordinates, offsets, texture.sizes, strict=False):
         wide = np.nan_to_num(coordinate.astype(np.float64), nan=0.0)
@@ -222,7 +227,7 @@ def _positions(texture: TextureObject, coordinates: list[np.ndarray], offsets: l
 
 
 def _texels(texture: TextureObject, layer: np.ndarray, places: list[np.ndarray]) -> np.ndarray:
-    """Return texels at integer places, as floats where the texture gives floats."""
+    """Return texels at integer places, as floats if the texture gives floats."""
     texels = _raw_texels(texture, layer, places)
     if texture.read == "normalized":
         greatest = np.float64(np.iinfo(texels.dtype).max)
@@ -231,7 +236,7 @@ def _texels(texture: TextureObject, layer: np.ndarray, places: list[np.ndarray])
 
 
 def _raw_texels(texture: TextureObject, layer: np.ndarray, places: list[np.ndarray]) -> np.ndarray:
-    """Return texels at integer places, with address modes applied outside the texture."""
+    """Return texels at integer places in their own dtype; outside the texture the address modes apply."""
     inside = np.ones(layer.size, bool)
     where = []
     for place, size, mode in zip(places, texture.sizes, texture.address, strict=False):
@@ -261,15 +266,19 @@ class SurfaceObject:
     Attributes
     ----------
     array : numpy.ndarray, shape (layers, depth, height, width, channels), C-contiguous
+        Elements of the host array.
     rank : int
-        Coordinates of a place, without the layer.
+        Number of coordinates of a place, without the layer.
     shape : tuple of int
         Shape of the user's array.
     dtype : numpy.dtype
+        Dtype of the elements.
     channels : int
+        Number of channels.
     layered : bool
+        Whether the surface has layers.
     handle : int
-        Handle by which a kernel knows the surface.
+        Handle that a kernel uses for the surface.
     """
 
     array: np.ndarray
@@ -290,11 +299,11 @@ class SurfaceObject:
 
     @property
     def values(self) -> np.ndarray:
-        """Memory as an array of the surface's shape."""
+        """View of the memory in the shape of the user's array."""
         return self.array.reshape(self.shape)
 
     def elements(self, dtype: np.dtype) -> np.ndarray:
-        """Return the memory as elements of `dtype`, as many as fit."""
+        """Return a view of the memory as elements of another dtype."""
         return self._bytes[: self._bytes.size // dtype.itemsize * dtype.itemsize].view(dtype)
 
 
@@ -319,11 +328,12 @@ TENSOR_MAP = np.dtype(
 
 
 class EmulatedTensorMap:
-    """A tensor map of a host array, which it keeps alive: layout of the tensor, and shape of a box, for tensor copies.
+    """A tensor map for tensor copies: the layout of a tensor, and the shape of a box. It keeps the host array alive.
 
     Attributes
     ----------
     array : numpy.ndarray
+        Host array of the tensor.
     data : bytes
         The 128 bytes of ``CUtensorMap`` that a kernel gets.
     """
@@ -344,7 +354,7 @@ class EmulatedTensorMap:
     def __init__(
         self, array: np.ndarray, box: Sequence[int], element_strides: Sequence[int], swizzle: str, nan: bool
     ) -> None:
-        """Make a tensor map; dimensions are in NumPy's order, the slowest first."""
+        """Make a tensor map of an array; dimensions are in NumPy's order, the slowest first."""
         record = np.zeros((), TENSOR_MAP)
         record["magic"], record["address"] = MAGIC, array.__array_interface__["data"][0]
         record["kind"], record["rank"] = self.KINDS[array.dtype], array.ndim

@@ -1,1 +1,1 @@
-"""Emulated streams and events: work at once, the order that a GPU would owe, and races found."""
+"""Emulated streams and events: work that runs at the call, the order that a GPU would keep, and races against it."""

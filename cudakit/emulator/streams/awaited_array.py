@@ -1,6 +1,6 @@
-"""Host arrays under checks: using elements that have not arrived yet is an error.
+"""Host arrays under checks: a use of elements that have not arrived yet is an error.
 
-A use is seen where NumPy asks the array's class: indices, methods, operators, NumPy's functions. Code that accesses the
+A use is seen if NumPy asks the array's class: indices, methods, operators, NumPy's functions. Code that accesses the
 memory itself is not seen: ``y[:] = x`` into an array of NumPy's, ``x.flat``, a buffer.
 """
 
@@ -82,12 +82,15 @@ class AwaitedArray(np.ndarray, ConversionHook):
         return super().__array_function__(func, types, args, kwargs)
 
     def converted(self, name: str, make: Callable[[], Any]) -> Any:
-        """Return the result of a NumPy function on the array; views of its memory keep this class."""
+        """Return the result of `make`, which converts the array for NumPy's function `name`.
+
+        A result that is a view of the array keeps this class.
+        """
         result = self._viewed(make())
         return result.view(AwaitedArray) if type(result) is np.ndarray and np.may_share_memory(result, self) else result
 
     def _viewed(self, result: Any, key: Any = ...) -> Any:
-        """Return a result; unless the result is a view, its elements of the array count as read."""
+        """Return `result`; unless it is a view, also check a read of the array's elements at `key`."""
         if not isinstance(result, np.ndarray) or not np.may_share_memory(result, self):
             self._use("read", lambda flags: flags[key])
         return result
@@ -119,12 +122,12 @@ class AwaitedArray(np.ndarray, ConversionHook):
 
 
 def handed_out(array: np.ndarray, stream: EmulatedStream) -> np.ndarray:
-    """Return a host array for the program: an `AwaitedArray` where work on the stream is checked."""
+    """Return a host array for the program: an `AwaitedArray` if work on the stream is checked, else the array."""
     return _awaited(array) if stream.strict or MARKS.watchers else array
 
 
 def host_view(array: np.ndarray) -> np.ndarray:
-    """Return the host's view of an array of managed memory on a strict stream."""
+    """Return the host's view of an array of managed memory on a strict stream; return any other array unchanged."""
     return _awaited(array.view(np.ndarray)) if isinstance(array, DeviceArray) else array
 
 
@@ -154,7 +157,7 @@ def _plain(value: Any) -> Any:
 
 
 def _reader() -> str | None:
-    """Return the program's file and line that uses an array, or None where cudakit itself uses it, in its own order."""
+    """Return the program's file and line that uses an array; None if cudakit itself uses it, in its own order."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and _passes(frame):
         frame = frame.f_back
@@ -164,7 +167,7 @@ def _reader() -> str | None:
 
 
 def _passes(frame: FrameType) -> bool:
-    """Return whether a frame only passes a use on: frames of NumPy, of the standard library, and of this class."""
+    """Return whether a frame only passes a use on: a frame of NumPy, of the standard library, or of this class."""
     name: str = frame.f_globals.get("__name__", "")
     root = name.partition(".")[0]
     return root == "numpy" or root in sys.stdlib_module_names or name in (__name__, ConversionHook.__module__)

@@ -5,8 +5,8 @@ in another order or at the same time. With one stream nothing can race: work is 
 earlier work counts as done.
 
 A stream's writes to host memory arrive once the host has waited, as on a GPU. The writes are taken out again when the
-work ends, and put in when something waits for it. Later work on a stream reads and writes the memory as earlier work
-left it.
+work ends, and put in when the host or other work waits for the work. Later work on a stream reads and writes the memory
+as earlier work left it.
 """
 
 from __future__ import annotations
@@ -51,10 +51,12 @@ class Arrival:
 
     Attributes
     ----------
-    target, values : numpy.ndarray
-        Host memory and the elements written to it, of one shape and dtype.
+    target : numpy.ndarray
+        Host memory.
+    values : numpy.ndarray
+        Elements written to `target`, of the same shape and dtype.
     mask : numpy.ndarray or None
-        Which elements were written, of bool; None: all.
+        Whether each element was written, of bool; None: all were.
     after : object
         Work for which the host must wait before the elements arrive, as `Order` represents it.
     former : numpy.ndarray or None
@@ -71,18 +73,18 @@ class Arrival:
     has_arrived: bool = False
 
     def show(self) -> None:
-        """Put the elements in for work, until `hide`."""
+        """Put the elements into host memory for work, until `hide`."""
         self.former = self.target.copy()
         self._put(self.values)
 
     def hide(self) -> None:
-        """Restore what the host sees, unless the host has waited meanwhile."""
+        """Restore the elements that the host sees, unless the host has waited since `show`."""
         if self.former is not None and not self.has_arrived:
             self._put(self.former)
         self.former = None
 
     def arrive(self) -> None:
-        """Put the elements in for the host."""
+        """Put the elements into host memory for good."""
         if self.former is None:
             self._put(self.values)
         self.has_arrived = True
@@ -92,7 +94,7 @@ class Arrival:
         return np.may_share_memory(self.target, array)
 
     def flags_of(self, array: np.ndarray) -> np.ndarray:
-        """Return which elements of an overlapping array have bytes that arrive."""
+        """Return a flag for each element of an overlapping array: whether any of its bytes is among those to arrive."""
         lows, highs = zip(*map(np.lib.array_utils.byte_bounds, (self.target, array)), strict=True)
         flags = np.zeros(max(highs) - min(lows), bool)
         _flags_at(self.target, flags, min(lows))[...] = True if self.mask is None else self.mask[..., np.newaxis]
@@ -115,7 +117,10 @@ class Arrivals:
         self.pending: list[Arrival] = []
 
     def flags_of(self, array: np.ndarray) -> Iterator[tuple[Any, np.ndarray]]:
-        """Yield the work for which the host must wait before it uses an array, with flags of the elements it brings."""
+        """Yield each piece of work for which the host must wait before it uses an array.
+
+        With the work, yield flags of the array's elements that the work wrote.
+        """
         for arrival in self.pending:
             if array.size and arrival.overlaps(array):
                 yield arrival.after, arrival.flags_of(array)
@@ -128,7 +133,7 @@ class Arrivals:
     def hold(self, target: np.ndarray, values: np.ndarray, after: Any, mask: np.ndarray | None = None) -> None:
         """Hold elements until `after` is over, then let them arrive in `target`.
 
-        `values` belong to this object from now on.
+        `values` belong to this object from the call on.
         """
         if len(self.pending) >= _MOST:
             self.pending.pop(0).arrive()
@@ -147,7 +152,7 @@ class Arrivals:
     def settle(self, arrays: Iterable[Any]) -> None:
         """Deliver pending writes to pageable memory among the arguments of work.
 
-        As on a GPU, the call waits for them.
+        As on a GPU, the call waits for the writes.
         """
         if self.pending:
             pageable = [array for array in arrays if isinstance(array, np.ndarray) and not room().is_of_the_host(array)]
@@ -195,7 +200,10 @@ def _extent(array: np.ndarray) -> np.ndarray:
 
 
 def _flags_at(array: np.ndarray, flags: np.ndarray, address: int) -> np.ndarray:
-    """Return the flags of each element's bytes; `flags` are those of the bytes from `address` on."""
+    """Return the flags of each element's bytes, with one more axis than `array`, for the bytes of an element.
+
+    `flags` are those of the bytes from `address` on.
+    """
     return np.ndarray(
         (*array.shape, array.itemsize), bool, flags, pointer_of(array) - address, (*array.strides, flags.itemsize)
     )
@@ -212,7 +220,7 @@ _MOST_GONE = 256
 
 
 class Ordered(Protocol):
-    """A stream, as the order needs it."""
+    """The methods of a stream that the order needs."""
 
     handle: int
 
@@ -235,11 +243,11 @@ class Order:
     lock : threading.RLock
         Lock held while work runs: there is one emulated device.
     clocks : Clocks
-        Clocks since there are two streams.
+        Clocks of the streams, since there are two.
     step : int
-        Step up to which the host has waited: no work begins before it.
+        Step up to which the host has waited: no work begins earlier.
     running : Use or None
-        The running work, where nothing else may run meanwhile.
+        The running work, if nothing else may run meanwhile.
     arrivals : Arrivals
         Writes to host memory for which the host has not waited.
     names_lines : bool
@@ -278,7 +286,7 @@ class Order:
 
     @property
     def watches(self) -> bool:
-        """True if work can race and is watched: there are two streams, or touches of a stream that is gone."""
+        """True if work can race and is watched: there are two streams, or touches of a stream that no longer exists."""
         return len(self._streams) > 1 or bool(self._history.touches)
 
     @property
@@ -302,7 +310,7 @@ class Order:
                 self.clocks.wait(stream.handle, mark.use)
 
     def finish(self, mark: Mark) -> None:
-        """Order all later work after a mark: the host has waited for it."""
+        """Order all later work after a mark, since the host has waited for the marked work."""
         with self.lock:
             self.step = max(self.step, mark.step)
             if mark.use is not None and mark.clocks is self.clocks:
@@ -323,7 +331,7 @@ class Order:
         return Mark(self.clocks.now(stream.handle) if self.watches else None, self.clocks, step)
 
     def _is_before(self, mark: Mark, stream: int | None, step: int) -> bool:
-        """Return whether work is ordered before later work of a stream, or of the host, which is at `step`."""
+        """Return whether marked work is ordered before later work of a stream that is at `step`; None: of the host."""
         if mark.use is None or mark.clocks is not self.clocks:
             return mark.step <= step
         return self.clocks.is_before(mark.use, stream)
@@ -331,7 +339,7 @@ class Order:
     # ── memory of the host ──
 
     def bring(self, stream: Ordered) -> None:
-        """Deliver writes that are ordered before the host's work on `stream`."""
+        """Deliver the pending writes that are ordered before work of the host on `stream`."""
         if self.arrivals.pending:
             self.arrivals.deliver(lambda after: self._is_before(after, stream.handle, stream.clock))
 
@@ -341,10 +349,13 @@ class Order:
         Parameters
         ----------
         stream : Ordered
+            Stream of the copy.
         name : str
             Name of the operation that copies.
-        target, values : numpy.ndarray
-            Host memory and its new elements, of one shape. `values` belong to the order from now on.
+        target : numpy.ndarray
+            Host memory.
+        values : numpy.ndarray
+            New elements of `target`, of the same shape. They belong to the order from the call on.
         """
         with self.lock:
             self.arrivals.hold(target, values, self._after(stream, stream.clock + 1, name))
@@ -355,6 +366,7 @@ class Order:
         Parameters
         ----------
         array : numpy.ndarray
+            Host array.
         part : callable
             Function that takes flags in the array's shape and returns the flags of the used elements.
         """
@@ -363,14 +375,17 @@ class Order:
 
     @contextlib.contextmanager
     def shown(self, stream: Ordered, name: str, reads: Sequence[Any], written: Sequence[Any]) -> Iterator[None]:
-        """Return a context for work on `stream` that sees memory as earlier work left it, not as the host sees it."""
+        """Return a context for work on `stream`, with memory as earlier work left it, not as the host sees it."""
         with self.lock:
             self.arrivals.settle((*reads, *written))
             with self.arrivals.shown(written, lambda: self._after(stream, stream.clock, name)):
                 yield
 
     def _after(self, stream: Ordered, step: int, name: str) -> Mark:
-        """Return a mark of the running work, or of all work of a stream. The mark ends at `step` or later."""
+        """Return a mark of the running work, or, if none runs, of all work of a stream, with the name of the operation.
+
+        The mark ends at `step` or later.
+        """
         mark = self._mark(stream, step) if self.running is None else Mark(self.running, self.clocks, step)
         return mark._replace(doer=Doer(name, stream.handle, call_site() if self.names_lines else ""))
 
@@ -384,7 +399,10 @@ class Order:
         insert_waits: bool,
         noted: bool,
     ) -> Use:
-        """Return the position in the order of work that begins on `stream`; `noted`: later work waits for it."""
+        """Return the position in the order of work that begins on `stream`.
+
+        With `noted`, later work waits for this work.
+        """
         self._watched = True
         self._named.add(stream.handle)
         touched, streams, note = self._touched(reads, writes), streams_order(), None
@@ -403,7 +421,7 @@ class Order:
     def insert_waits(self, stream: Ordered, reads: Sequence[Any], writes: Sequence[Any], noted: bool = False) -> None:
         """Make `stream` wait now for earlier work that conflicts with declared reads and writes.
 
-        With `noted`, later conflicting work waits once for all that the stream has by then, as on a GPU.
+        With `noted`, later conflicting work waits once for all work that the stream has by then, as on a GPU.
         """
         with self.lock:
             self.tidy()
@@ -461,7 +479,7 @@ class Order:
     # ── forgetting ──
 
     def _track(self, array: np.ndarray, low: int, high: int) -> None:
-        """Track when the memory of `array` is freed: another array may get its addresses then."""
+        """Track when the memory of `array` is freed, as another array may get the addresses `low` to `high` then."""
         owner = array if type(array) is np.ndarray and array.base is None else _owner(array)
         memory = self._memory.get(id(owner))
         if memory is None or memory() is not owner:
@@ -496,7 +514,7 @@ class Order:
             self._named.clear()
 
     def _forget_memory(self, gone: _Memory) -> None:
-        """Forget freed memory, except parts that another array has, such as an array shown through DLPack."""
+        """Forget the touches of freed memory, except in parts that a living array has, as one shared by DLPack."""
         if self._memory.get(gone.key) is gone:
             del self._memory[gone.key]
         low = gone.low
@@ -530,7 +548,7 @@ class Order:
 
 
 class Mark(NamedTuple):
-    """A position in a stream's work: all work that the stream had by then.
+    """A position in a stream's work: all work that the stream had when the mark was made.
 
     Attributes
     ----------
@@ -539,9 +557,9 @@ class Mark(NamedTuple):
     clocks : Clocks
         Clocks of `use`. The order has new clocks once all earlier work is over.
     step : int
-        Step at which the work ends, or an earlier one.
+        Step at which the work ends, or an earlier step.
     doer : Doer or None
-        The work, where it is one piece.
+        The work, if the mark is of one piece.
     """
 
     use: Use | None
@@ -556,22 +574,25 @@ class Turn:
     Parameters
     ----------
     order : Order
+        Order of all streams.
     stream : Ordered
+        Stream on which the work runs.
     name : str
         Name of the kernel or operation.
     reads, writes : sequence
         Arrays that the work declares to read and to write.
     insert_waits : bool
-        Whether the work waits for earlier work on other streams that conflicts by what both declare.
+        Whether the work waits for earlier work on other streams that conflicts by the declared arrays.
     noted : bool
-        Whether later work waits for this work by what both declare.
+        Whether later work waits for this work if it conflicts by the declared arrays.
     move : Work, optional
-        A copy, a fill or work of the host, which touches what it declares. While the host works, other threads may run.
+        A copy, a fill or work of the host, which touches the arrays that it declares. While the host works, other
+        threads may run.
 
     Raises
     ------
     EmulationError
-        If the work races with earlier work: a kernel after it has run, other work before it is done.
+        If the work races with earlier work: for a kernel after it has run, for other work before it is done.
     """
 
     def __init__(
@@ -679,7 +700,7 @@ class _Memory(weakref.ref[Any]):
 
 
 def memories_of(values: Iterable[Any]) -> list[np.ndarray]:
-    """Return the host arrays of arguments that have memory."""
+    """Return the host array of each argument that has memory."""
     arrays = []
     for value in values:
         array = memory_of(value)
@@ -701,7 +722,7 @@ def memory_of(value: Any) -> np.ndarray | None:
 
 
 def _owner(array: np.ndarray) -> Any:
-    """Return the object that lives as long as the memory of `array`, as far as the owner can be found."""
+    """Return the object that lives as long as the memory of `array`, as far as it can be found."""
     owner: Any = array
     while True:
         # The memory of a torch tensor, or of `as_strided`, is shown by a temporary object, which holds the owner.

@@ -1,4 +1,4 @@
-"""The emulator's stream and its events: calls on the stream run on the host."""
+"""The emulator's stream and its events. Work on the stream runs on the host, at the call."""
 
 from __future__ import annotations
 
@@ -125,11 +125,11 @@ class EmulatedStream:
 
     @property
     def clock(self) -> int:
-        """Current emulated step of the stream; the host's step where the stream has nothing to do.
+        """Current emulated step of the stream; the host's step if the stream has nothing to do.
 
-        Work begins at this step, or later, when the work for which it waits ends. The clock is set to that step before
-        a witness is notified. A kernel takes the steps it executes, a copy or a fill one for 16 bytes, work of the host
-        none.
+        Work begins at this step, or later, when the work for which it waits ends. The clock is set to the step of the
+        begin before a witness is notified. A kernel takes the steps it executes, a copy or a fill one step for 16
+        bytes, work of the host no step.
         """
         return max(self._clock, self.order.step)
 
@@ -139,7 +139,7 @@ class EmulatedStream:
         Parameters
         ----------
         event : EmulatedEvent, optional
-            Event to record again.
+            Event to record again, which is returned. Default: a new event.
         options : optional
             ``cuda.core.EventOptions``. Ignored: every event has a time, in steps.
         """
@@ -170,7 +170,7 @@ class EmulatedStream:
             event_or_stream.be_waited_for(self)
 
     def sync(self) -> None:
-        """Make the host wait for the stream: all later work is ordered after the stream's work."""
+        """Make the host wait for the stream, so that all later work is ordered after the stream's work."""
         self.record().sync()
 
     def doing(
@@ -181,6 +181,7 @@ class EmulatedStream:
         Parameters
         ----------
         work : Work
+            Copy, fill or work of the host.
         insert_waits : bool
             Whether the work also waits for conflicting work on other streams. In a graph it does not.
         reported : bool
@@ -208,12 +209,12 @@ def _reported(turn: Turn, work: Work) -> Iterator[None]:
 class EmulatedEvent:
     """A position in the order of an emulated stream's work, made by `EmulatedStream.record`.
 
-    ``b - a`` is the number of emulated steps from `a` to `b`; cuda.core's events give milliseconds.
+    ``b - a`` is the number of emulated steps from `a` to `b`; for cuda.core's events it is milliseconds.
 
     Attributes
     ----------
     point : Point or None
-        Position in a capture, where the event was recorded in one.
+        Position in a capture, if the event was recorded in a capture.
     """
 
     __slots__ = ("_mark", "_order", "point")
@@ -254,12 +255,15 @@ class EmulatedEvent:
 
     @property
     def is_done(self) -> bool:
-        """True: all work is done when its call returns. The query orders the host after the event, as `sync` does."""
+        """True: all work is done when its call returns.
+
+        The query also orders the host after the event, as `sync` does.
+        """
         self.sync()
         return True
 
     def sync(self) -> None:
-        """Make the host wait for the event: all later work is ordered after it."""
+        """Make the host wait for the event, so that all later work is ordered after it."""
         if self.point is not None:
             raise self.point.refusal()
         self._order.finish(self._mark)
@@ -273,13 +277,13 @@ class EmulatedEvent:
 
 
 class Point(Protocol):
-    """A position of an event in a capture, in which nothing has run yet."""
+    """A position of an event in a capture, whose work has not run yet."""
 
     def refusal(self) -> LaunchError:
-        """Return the error for a wait or a query of the host."""
+        """Return the error for a host that waits for the event or queries it."""
 
     def be_waited_for(self, stream: EmulatedStream) -> None:
-        """Make a stream outside the capture wait for the event, which adds the stream to the capture."""
+        """Make a stream outside the capture wait for the event, which also adds the stream to the capture."""
 
 
 class Recorder(Protocol):

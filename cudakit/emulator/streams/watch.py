@@ -2,10 +2,10 @@
 
 Two pieces of work race if all of these hold:
 
-- both touch a byte, and at least one writes it;
-- nothing orders them;
-- not both are strong. Atomic operations, and volatile or relaxed accesses of a scope that has both kernels, may meet at
-  an address (PTX ISA 8.7.1, "data race").
+- both touch a byte, and at least one of them writes the byte;
+- nothing orders the two pieces;
+- at least one of the accesses is not strong. Strong accesses may meet at an address: atomic operations, and volatile or
+  relaxed accesses of a scope that has both kernels (PTX ISA 8.7.1, "data race").
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ class Touch:
     itemsize : int
         Bytes of an element, to count elements.
     start, stop : int
-        Address of the first byte with flags, and the address after the last.
+        Address of the first byte with flags, and the address after the last byte with flags.
     flags : numpy.ndarray, dtype uint8, or int
-        Accesses of each byte, by `cudakit.emulator.machine.memory`'s flags; a number where all bytes are alike.
+        Accesses of each byte, by `cudakit.emulator.machine.memory`'s flags; a number if all bytes have the same flags.
     owner : object
-        The array, or the owner of its memory; None where the owner is tracked already.
+        The array, or the owner of its memory; None if the owner is tracked already.
     uses : dict of stream to (Use, Doer)
-        Last work of each stream with this touch. Several streams are readers. See `History`.
+        Last work of each stream with this touch. A touch that only reads may have several streams. See `History`.
     """
 
     name: str
@@ -81,13 +81,13 @@ class Touch:
         return flags if isinstance(flags, int) else flags[start - self.start : stop - self.start]
 
     def simplify(self) -> None:
-        """Replace flags that are all the same, as most are, by one number: comparing it is much faster."""
+        """Replace flags that are all the same, as most are, by one number, which is much faster to compare."""
         flags = np.asarray(self.flags)
         if (flags == flags[0]).all():
             self.flags = int(flags[0])
 
     def cover(self, start: int, stop: int, covered: Any) -> bool:
-        """Clear flags of some of the bytes; return whether no flag is left."""
+        """Clear the flags `covered` of the bytes from `start` to `stop`; return whether the touch has no flag left."""
         if isinstance(self.flags, int):
             if start == self.start and stop == self.stop and not isinstance(covered, np.ndarray):
                 self.flags &= ALL ^ int(covered)
@@ -98,7 +98,7 @@ class Touch:
 
 
 class _Footprint:
-    """The footprint of a launch in one allocation: flags, and the range of bytes that have some."""
+    """The footprint of a launch in one allocation: flags of the bytes, and the range of the bytes that have flags."""
 
     __slots__ = ("flags", "high", "is_open", "low", "piece")
 
@@ -110,7 +110,7 @@ class _Footprint:
         self.is_open = False
 
     def close(self) -> None:
-        """Find the range of bytes that have flags."""
+        """Set the range of bytes that have flags, `low` to `high`."""
         if self.is_open:
             is_flagged = self.flags != 0
             self.low, self.high = (
@@ -121,7 +121,10 @@ class _Footprint:
 
 
 class Watch:
-    """The watcher of a launch: records the bytes it touches, as `cudakit.emulator.machine.memory.Memory.watcher`."""
+    """The watcher of a launch, which records the bytes that the launch touches.
+
+    It is `cudakit.emulator.machine.memory.Memory.watcher`.
+    """
 
     def __init__(self) -> None:
         self._footprints: dict[int, _Footprint] = {}
@@ -130,7 +133,10 @@ class Watch:
         self._former: list[_Footprint] = []
 
     def note(self, piece: Allocation, elements: np.ndarray, size: int, use: int) -> None:
-        """Record an access to elements of `size` bytes, counted from the first aligned one of `piece`."""
+        """Record an access to elements of `size` bytes.
+
+        `elements` has their numbers, counted from the first aligned element of `piece`.
+        """
         footprint = self._footprints.get(piece.address)
         if footprint is None:
             footprint = self._footprints[piece.address] = _Footprint(piece)
@@ -194,7 +200,7 @@ class Watch:
 
 
 def touch_of(array: np.ndarray, name: str, use: int) -> Touch:
-    """Return the touch of an array's elements, without the bytes between them. The array is not empty."""
+    """Return the touch of an array's elements, without the bytes between them. The array must not be empty."""
     low, high = host_span(array)
     if array.flags.c_contiguous:
         return Touch(name, low, array.itemsize, low, high, use)
@@ -251,7 +257,7 @@ class History:
 
     @property
     def uses(self) -> list[Use]:
-        """All remembered uses."""
+        """All uses of remembered touches."""
         return [use for touch in self.touches for use, _ in touch.uses.values()]
 
     def add(
@@ -262,9 +268,11 @@ class History:
         Parameters
         ----------
         doer : Doer
+            The work, as messages name it.
         use : Use
             Position of the work in the order.
         touches : iterable of Touch
+            Touches of the work.
         is_before : callable
             Function that returns whether an earlier use is ordered before this work.
 
@@ -309,7 +317,10 @@ class History:
         return race
 
     def _cover_some(self, readers: Touch, is_before: Callable[[Use], bool]) -> None:
-        """Drop a few uses that are ordered before new work with the same touch, other uses at each call."""
+        """Drop a few uses of `readers` that are ordered before new work with the same touch.
+
+        Each call looks at other uses. The touch is removed once it has no use.
+        """
         for stream in list(islice(readers.uses, _FEW)):
             use, doer = readers.uses.pop(stream)
             if not is_before(use):
@@ -318,7 +329,7 @@ class History:
             self._remove(readers)
 
     def _alike(self, touch: Touch) -> Touch:
-        """Return an equal touch of earlier readers for a touch that only reads; else the touch itself."""
+        """Return an equal touch of earlier readers, if `touch` only reads and there is one; else `touch` itself."""
         if (touch.flags if isinstance(touch.flags, int) else touch.flags.max()) > READ:
             return touch
         for position in range(bisect_left(self._starts, touch.start), len(self.touches)):
@@ -331,7 +342,7 @@ class History:
         return touch
 
     def _near(self, start: int, stop: int) -> list[Touch]:
-        """Return the touches that may have bytes from `start` to `stop`."""
+        """Return the touches that may have bytes in the range from `start` to `stop`."""
         first, last = bisect_left(self._starts, start - self._longest), bisect_left(self._starts, stop)
         return self.touches[first:last]
 
@@ -348,14 +359,14 @@ class History:
         self._longest = max((touch.stop - touch.start for touch in self.touches), default=0)
 
     def forget_bytes(self, start: int, stop: int) -> None:
-        """Drop all touches of some bytes."""
+        """Drop the bytes from `start` to `stop` from all touches."""
         for touch in self._near(start, stop):
             low, high = max(start, touch.start), min(stop, touch.stop)
             if low < high and touch.cover(low, high, ALL):
                 self._remove(touch)
 
     def forget_memory(self, start: int, stop: int) -> None:
-        """Drop the touches of freed memory: new arrays may get its addresses."""
+        """Drop the touches of freed memory, whose addresses new arrays may get."""
         for touch in self._near(start, stop):
             if touch.stop > start:
                 self._remove(touch)
@@ -367,9 +378,10 @@ def _equal(first: Any, other: Any) -> bool:
 
 
 def _race(doer: Doer, touch: Touch, other: Touch, earlier: Doer, start: int, bad: np.ndarray) -> EmulationError:
-    """Return the error of a race: `bad` has the conflicting flags of earlier work from the byte at `start` on.
+    """Return the error of a race.
 
-    The message names the first run of such bytes.
+    `bad` has the conflicting flags of earlier work, for each byte from `start` on. The message names the first run of
+    conflicting bytes.
     """
     places = np.flatnonzero(bad)
     jumps = np.flatnonzero(np.diff(places) > 1)
@@ -391,7 +403,7 @@ def _verb(flags: int) -> str:
 
 
 def _where(touch: Touch, low: int, high: int) -> str:
-    """Return ``bytes 0 … 7 of x (elements 0 … 1)``."""
+    """Return the bytes from address `low` to `high` in words: ``bytes 0 … 7 of x (elements 0 … 1)``."""
     first, last = low - touch.address, high - touch.address
     description = f"bytes {first} … {last} of {touch.name}"
     if touch.itemsize == 1:
