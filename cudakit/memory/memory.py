@@ -195,8 +195,8 @@ def empty_pitched(shape: tuple[int, ...], dtype: Any, kind: Kind = "device", str
     Returns
     -------
     cupy.ndarray or numpy.ndarray
-        View of an array with longer rows, which is its ``base``. A kernel takes the view as ``cudakit::strided<T,
-        RANK>``, or ``base`` and the pitch ``strides[-2]``.
+        View of an array with longer rows, its ``base``. Kernels take it as ``cudakit::strided<T, RANK>``, or take
+        ``base`` and the pitch ``strides[-2]``.
 
     Raises
     ------

@@ -45,8 +45,8 @@ def texture(
 ) -> TextureObject | Any:
     """Return a texture of `array`, for a kernel's parameter of type ``cudaTextureObject_t``.
 
-    Keep the texture for as long as kernels use it. A NumPy array gives a texture for the emulator's stream, a CuPy
-    array one for its GPU.
+    Keep the texture for as long as kernels use it. A NumPy array gives a texture for the emulator's stream. A CuPy
+    array gives a texture for its GPU.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def texture(
     Raises
     ------
     ArgumentError
-        CUDA has no such texture.
+        The array cannot be a texture with these options.
     """
     normalized, layered = flag("texture: normalized", normalized), flag("texture: layered", layered)
     for name, value in {"filter": filter, "read": read, "memory": memory}.items():
@@ -254,13 +254,13 @@ def _buffer(array: Any) -> Any:
 def surface(array: Any, *, channels: Literal[1, 2, 4] = 1, layered: bool = False) -> SurfaceObject | EmulatedSurface:
     """Return a surface with a copy of `array`, for a kernel's parameter of type ``cudaSurfaceObject_t``.
 
-    Kernels read and write it by ``surf1Dread``, ``surf2Dwrite``, ``surf2DLayeredwrite``, ``surfCubemapread`` and their
-    kin; x counts bytes. An access outside stops the kernel. With ``cudaBoundaryModeClamp`` it reads the nearest element
-    instead, with ``cudaBoundaryModeZero`` zero. ``ck.texture(surface)`` is a texture of the same memory: it reads what
-    earlier launches wrote. ``ck.memory.copy`` copies to and from arrays.
+    Kernels read and write it by ``surf1Dread``, ``surf2Dwrite``, ``surf2DLayeredwrite``, ``surfCubemapread`` and
+    related functions; x counts bytes. An access outside stops the kernel. With ``cudaBoundaryModeClamp`` it reads
+    the nearest element instead, with ``cudaBoundaryModeZero`` zero. ``ck.texture(surface)`` is a texture of the same
+    memory: it reads what earlier launches wrote. ``ck.memory.copy`` copies to and from arrays.
 
-    Keep the surface until the kernels that use it are done. A NumPy array gives a surface for the emulator's streams, a
-    CuPy array one for its GPU.
+    Keep the surface until the kernels that use it are done. A NumPy array gives a surface for the emulator's
+    streams. A CuPy array gives a surface for its GPU.
 
     Parameters
     ----------
@@ -282,7 +282,7 @@ def surface(array: Any, *, channels: Literal[1, 2, 4] = 1, layered: bool = False
     Raises
     ------
     ArgumentError
-        CUDA has no such surface.
+        The array cannot be a surface with these options.
 
     Examples
     --------

@@ -374,9 +374,11 @@ def transpose(x: Any, axes: Any = None, *, out: Any = None, stream: Any = None) 
     Dimensions that stay neighbours are merged. The merged array is then moved in one of four ways:
 
     - a copy, if nothing is left to transpose;
-    - a transposition by tiles in shared memory (Ruetsch and Micikevicius, 2009), repeated over the other dimensions;
+    - a transposition by tiles in shared memory (Ruetsch and Micikevicius, 2009);
     - a transposition in registers, if a side has fewer than 8 elements (pixels and planes, for example);
     - a copy element by element, if neither array has neighbouring elements in memory.
+
+    Transpositions are repeated over the other dimensions.
     """
     place, (x,) = array_place("transpose", stream, ("x", x))
     order = _permutation(integers("transpose", "axes", axes), x.ndim)
@@ -405,7 +407,7 @@ def cast(x: Any, dtype: Any, saturate: bool = False, *, out: Any = None, stream:
         Dtype of the result: any of the dtypes of `x`.
     saturate : bool
         Whether a number out of the range of an integer dtype becomes the nearest integer in range, and NaN becomes
-        0. It has no effect on other target dtypes.
+        zero. It has no effect on other target dtypes.
     out : array, optional
         Output array: shape of `x`, any strides; of dtype `dtype`.
     stream : stream, optional
@@ -429,9 +431,10 @@ def cast(x: Any, dtype: Any, saturate: bool = False, *, out: Any = None, stream:
     - To an integer dtype without `saturate`: integers wrap around, and floating point is rounded toward zero.
     - Complex to real: the imaginary part is dropped, without a warning.
 
-    Without `saturate`, a floating-point number out of range gives the low bits of the number clamped to 32 bits; NaN
-    gives 0 or the lowest number. The clamp is to 64 bits for uint32 and wider; for uint64 it is from 0 to the greatest
-    uint64. Within 32 (64) bits this is NumPy's result on x86-64. Beyond, NumPy's result is undefined.
+    Without `saturate`, a floating-point number out of range is clamped to 32 bits, and the result is the low bits of
+    the clamped number. NaN gives 0 or the lowest number. For uint32 and wider integers the clamp is to 64 bits. For
+    uint64 it is from 0 to the greatest uint64. Within 32 (64) bits this is NumPy's result on x86-64. Beyond, NumPy's
+    result is undefined.
     """
     saturate = flag("cast: saturate", saturate)
     place, (x,) = array_place("cast", stream, ("x", x))

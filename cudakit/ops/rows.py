@@ -424,7 +424,7 @@ def softmax(x: Any, axis: Axis = -1, *, out: Any = None, stream: Any = None) -> 
 
     The error of an element has two parts. One part is the rounding of the sum. The other is at most 4 + |x − max x| / 2
     units in the last place of the computation's type. For float16 and bfloat16 it is at most 6 + 2 |x − max x| units of
-    float. Their own rounding hides it.
+    float. The rounding to float16 or bfloat16 hides it.
 
     Contiguous rows are read once and written once up to 1 MiB of numbers of that type (128 KiB before compute
     capability 9.0). The same holds for slices of up to 256 elements along other axes. Longer rows and slices are read
