@@ -47,7 +47,7 @@ class ArrayPlace(NamedTuple):
     device: int | str
 
     def launch(self, kernel: Any, config: Any, *arguments: Any, sources: tuple[Source, ...] = ()) -> None:
-        """Launch a kernel on the stream; `sources` are those of `Launched`."""
+        """Launch a kernel on the stream. `sources` has the meaning of `Launched.sources`, for replays."""
         kernel(self.stream, config, *arguments)
 
     def empty(self, shape: Any, dtype: Any) -> Any:

@@ -411,7 +411,8 @@ def plan_scan(op: str, task: ScanTask, shape: tuple[int, ...], axis: int) -> Lau
     Raises
     ------
     ArgumentError
-        For items that are too large, alone or for blocks of so many threads, and for blocks too small to share a line.
+        If the items are too large, alone or for a block of the requested number of threads. If a block is too small to
+        share a line.
     """
     if task.item_bytes > _MOST_ITEM_BYTES:
         raise ArgumentError(f"{op}: an item of the scan has {task.item_bytes} bytes; the limit is {_MOST_ITEM_BYTES}")

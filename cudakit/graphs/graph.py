@@ -131,7 +131,7 @@ class Graph(Reported):
         Parameters
         ----------
         stream : stream, optional
-            As for `launch`.
+            Stream to launch on, as for `launch`.
         **changes : array or number
             New values of named arguments. An array has the captured array's dtype, shape, strides and device. Views
             that were used inside the block become views of the new array. A number fits its parameters.

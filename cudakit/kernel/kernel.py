@@ -539,9 +539,9 @@ class Kernel(functools.partial[None]):
         Parameters
         ----------
         *types : object
-            As for `specialization`. Default: the specialization launched last.
+            Types of the arguments, as for `specialization`. Default: the specialization launched last.
         arch : str, optional
-            As for `specialization`.
+            Arch to compile for, as for `specialization`.
 
         Returns
         -------
@@ -581,7 +581,7 @@ class Kernel(functools.partial[None]):
             Template arguments, as in the brackets, one entry for each specialization: ``kernel.prepare(np.float32,
             np.float64)``, ``kernel.prepare((np.float32, 128), (np.float32, 256))``. Default: the kernel as it is.
         arch : str, optional
-            As for `specialization`.
+            Arch to compile for, as for `specialization`.
         """
         prewarm([self[template_arguments] for template_arguments in specializations] or [self], arch=arch)
 
@@ -607,7 +607,8 @@ class Kernel(functools.partial[None]):
         Parameters
         ----------
         *types : object
-            As for `specialization`. Default: the bound template arguments, or the specialization launched last.
+            Types of the arguments, as for `specialization`. Default: the bound template arguments, or the
+            specialization launched last.
         block : int, optional
             Threads in a block, for the occupancy. Default: the driver's suggestion.
         shared_bytes : int

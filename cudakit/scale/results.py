@@ -543,7 +543,7 @@ def map(  # as Python's and Dask's are called
     depth : int, optional
         Most chunks that are sent and whose results are not delivered yet. Default: two for each worker.
     progress : bool or callable
-        As for `Pipeline`.
+        Display of the progress, as for `Pipeline`.
     on_error : {"raise", "skip"} or callable
         Reaction to a chunk on which the work fails, as for `Pipeline`. A lost worker is no failure for Dask and Ray,
         which give its chunks to another worker. For executors it ends the work.

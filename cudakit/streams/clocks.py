@@ -229,8 +229,8 @@ class Clocks(Segments):
     def goes_on(self, stream: Name, touched: Touched) -> bool:
         """Return whether `stream` may repeat its use of the memory without recording each repetition.
 
-        True if `stream` already does so in its present spell, no other stream has read what is written, and no memory
-        is warm.
+        True if `stream` already does so in its present spell, no other stream has read the written memory, and no
+        memory is warm.
         """
         for segment in touched.written:
             if segment.warmth or not _goes_on(segment.write, stream) or segment.reads.keys() - {stream}:

@@ -245,7 +245,7 @@ class Tracks:
         track.holdings.append((use, things))
 
     def look(self, track: Track) -> None:
-        """Release what is kept for finished work of a stream, at times of all streams."""
+        """Release the objects kept alive for finished work of a stream, at times of all streams."""
         self._looks += 1
         if self._looks % _LOOK_AROUND == 0:
             self.release()
@@ -253,7 +253,7 @@ class Tracks:
             self._release(track)
 
     def release(self) -> None:
-        """Release what is kept for finished work."""
+        """Release the objects kept alive for finished work."""
         with self.lock:
             if self.captures:
                 return  # a query of an event would spoil the capture
@@ -261,7 +261,7 @@ class Tracks:
                 self._release(track)
 
     def _release(self, track: Track) -> None:
-        """Release what is kept for finished work of a stream.
+        """Release the objects kept alive for finished work of a stream.
 
         Few events are queried: work before a finished event is finished.
         """

@@ -65,6 +65,7 @@ class Work(NamedTuple):
     Attributes
     ----------
     kind : {"kernel", "copy", "fill", "host", "compile", "graph"}
+        Category of the work.
     name : str
         Name expression of a kernel, name of an operation or of a stage.
     stream : cuda.core.Stream, EmulatedStream or None

@@ -91,7 +91,7 @@ def hold(path: str, *, ready: Callable[[], bool], limit_s: float) -> Iterator[bo
 
 
 def remove_if_free(path: str) -> None:
-    """Remove a lock file that nobody holds, such as the file of a killed process."""
+    """Remove a lock file that no process holds, such as the file of a killed process."""
     lock = _lock(path)
     with contextlib.suppress(OSError):
         lock.acquire(blocking=False)

@@ -279,7 +279,7 @@ def is_executable(cubin: bytes) -> bool:
 
 @_reading()
 def arch(cubin: bytes) -> int:
-    """Return the compute capability of a cubin, such as 90; errors are those of `symbols`."""
+    """Return the compute capability of a cubin, such as 90. Raises the errors of `symbols`."""
     (flags,) = struct.unpack_from("<I", cubin, 48)
     # The byte depends on the ABI version.
     return int(flags >> 8 & 0xFF if cubin[7] == 0x41 else flags & 0xFF)
@@ -298,7 +298,7 @@ class Resources(NamedTuple):
 
 @_reading()
 def resources(cubin: bytes, kernel: str) -> Resources:
-    """Return the resources of a kernel, by its mangled name; errors are those of `symbols`."""
+    """Return the resources of a kernel, by its mangled name. Raises the errors of `symbols`."""
     sections = _sections(cubin)
     names: list[str] = []
     for _, header in sections:
@@ -319,7 +319,7 @@ def resources(cubin: bytes, kernel: str) -> Resources:
 
 @_reading()
 def parameter_sizes(cubin: bytes, kernel: str) -> tuple[int, ...]:
-    """Return the size in bytes of each parameter of a kernel, by its mangled name; errors are those of `symbols`."""
+    """Return the size in bytes of each parameter of a kernel, by its mangled name. Raises the errors of `symbols`."""
     attributes = _attributes(cubin, f".nv.info.{kernel}")
     rows = (struct.unpack("<IHHI", value) for attribute, value in attributes if attribute == _PARAMETER)
     return tuple(flags >> 18 for _, _, _, flags in sorted(rows, key=lambda row: row[1]))
@@ -327,7 +327,7 @@ def parameter_sizes(cubin: bytes, kernel: str) -> tuple[int, ...]:
 
 @_reading()
 def launch_bounds(code: bytes, kernel: str) -> LaunchBounds:
-    """Return the bounds on a kernel's launches, by its mangled name; errors are those of `symbols`.
+    """Return the bounds on a kernel's launches, by its mangled name. Raises the errors of `symbols`.
 
     Code that is no cubin has no bounds.
     """

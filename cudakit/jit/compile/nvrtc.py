@@ -230,12 +230,12 @@ class Request:
         )
 
     def compile(self) -> Compiled:
-        """Compile now, without the cache; `closure` and `unstorable` are then known.
+        """Compile now, without the cache. Also sets `closure` and `unstorable`.
 
         Raises
         ------
         CompileError
-            With NVRTC's diagnostics placed in the user's source.
+            If NVRTC fails. The message has NVRTC's diagnostics, placed in the user's source.
         """
         if not self.includes:
             return self._compile({})

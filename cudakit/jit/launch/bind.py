@@ -196,7 +196,7 @@ def bind(parameter: BoundParameter, argument: Argument, callee: Callee, size: in
     Raises
     ------
     ArgumentError
-        Naming kernel, parameter, expected and got.
+        If the argument does not fit. The message names the kernel, the parameter, the expected and the passed type.
     """
     where = f"{callee.kernel}: parameter {parameter.name} ({parameter.cpp})"
     match parameter.category:

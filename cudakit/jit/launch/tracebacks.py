@@ -27,7 +27,7 @@ _OWN_FILE: Final = re.compile(
 
 
 def cut(error: BaseException) -> None:
-    """Take the frames of cudakit out of an error's traceback, and out of those of its causes.
+    """Remove the frames of cudakit from the tracebacks of an error and of its causes.
 
     Call it in an ``except`` clause, and end that clause with a plain ``raise``: the frame of the clause is not added.
     Frames of callers' functions that cudakit called stay. Without an error a ``try`` costs nothing.

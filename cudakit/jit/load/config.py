@@ -65,9 +65,10 @@ def config(
     cluster : int or up to three ints, optional
         Blocks in a cluster (compute capability 9.0 and later); must divide the grid.
     cooperative : bool
-        Run all blocks at once, so that they may synchronise over the whole grid.
+        Whether to run all blocks at once, so that they may synchronise over the whole grid.
     programmatic : bool
-        Programmatic dependent launch: the kernel may start before the stream's previous kernel has ended.
+        Whether to use programmatic dependent launch: the kernel may start before the stream's previous kernel has
+        ended.
 
     Raises
     ------

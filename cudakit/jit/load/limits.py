@@ -100,11 +100,12 @@ def check_launch(name: str, config: Config, limits: Limits, own_threads: int, ow
 
 
 def check_grid(name: str, config: Config, limits: Limits) -> None:
-    """Check the number of blocks, or tiles, against a device.
+    """Check the number of blocks, or of tiles, against the limits of a device.
 
     Raises
     ------
     LaunchError
+        If the grid exceeds a limit.
     """
     for axis, size, most in zip("xyz", config.grid, limits.grid, strict=True):
         if size > most:

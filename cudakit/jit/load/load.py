@@ -152,12 +152,14 @@ class Loaded:
         self.holders: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def launch_config(self, config: Config | Cover, device_id: int) -> LaunchConfig:
-        """Check a configuration against this kernel and a device; a `Cover` is resolved by occupancy, once.
+        """Return a configuration for cuda.core, checked against this kernel and a device.
+
+        A `Cover` is resolved by occupancy, once.
 
         Raises
         ------
         LaunchError
-            Naming the limit that `config` exceeds.
+            If `config` exceeds a limit. The message names the limit.
         """
         key = (config, device_id)
         resolved = self._configs.get(key)

@@ -550,7 +550,7 @@ _MOST_LONG: Final = 400
 
 
 def written_by_host(source: outline.Outline, annotations: Set[str]) -> tuple[set[str], set[str]]:
-    """Return the names in template arguments in host functions, and those of them in arguments of kernel launches.
+    """Return the names in template arguments in host functions, and the subset in arguments of kernel launches.
 
     Parameters
     ----------

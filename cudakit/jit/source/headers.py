@@ -135,7 +135,10 @@ def _toolkit(root: Path) -> Iterator[Path]:
 
 @cache
 def _site_folders() -> tuple[str, ...]:
-    """Return the folders on the import path that hold NVIDIA's wheels; never the working directory as such."""
+    """Return the folders on the import path that hold NVIDIA's wheels.
+
+    Relative paths are left out, so that the working directory is never searched.
+    """
     return tuple(
         folder for folder in dict.fromkeys(sys.path) if os.path.isabs(folder) and os.path.isdir(f"{folder}/nvidia")
     )

@@ -114,7 +114,7 @@ class Conditions:
         return any(conditional.verdict is False for conditional in self._open)
 
     def verdict(self, word: str, rest: str) -> bool | None:
-        """Return whether the condition of an ``#if``, ``#ifdef`` or the like is true; None if undecided."""
+        """Return whether the condition of a directive, such as ``#if`` or ``#ifdef``, is true; None if undecided."""
         return self._value(_test(word, rest))
 
     def read(self, word: str, rest: str, is_guard: bool = False) -> None:
@@ -348,7 +348,7 @@ class CalledMacros:
         at : int
             Offset of the text in the source.
         is_replaced : callable, optional
-            Returns whether a call, passed as text, is expanded.
+            Function that returns whether a call, passed as text, is expanded.
         """
         for _ in range(_MOST_DEEP):
             new = self._replaced(text, at, is_replaced)
@@ -461,7 +461,7 @@ def line_at(text: str, marks: Sequence[tuple[int, int]], offset: int) -> int:
 
 
 def conditions_around(text: str, offset: int) -> list[tuple[int, str]]:
-    """Return line and text of each ``#if`` or the like whose branch contains `offset`, outermost first."""
+    """Return line and text of each conditional directive whose branch contains `offset`, outermost first."""
     result: list[tuple[int, str]] = []
     marks = line_marks(text)
     for group in branchings(DIRECTIVE.finditer(without_literals(text))):

@@ -59,7 +59,7 @@ class Source:
     code : bytes or None
         Compiled code, in place of a text.
     head : str or None
-        Signature of the one kernel that is meant, if the compiled code does not contain it.
+        Signature of the kernel, if the compiled code does not contain it.
     """
 
     text: str

@@ -204,7 +204,7 @@ def is_arch(arch: object) -> bool:
 
 
 def unknown_arch(where: str, arch: object, expected: str = "a name such as 'sm_90'") -> str:
-    """Return the message for an arch that is not known; `expected` says what is expected."""
+    """Return the message for an unknown arch. `expected` describes the expected names."""
     return f"{where}: unknown arch {shortened(arch)}; expected {expected}"
 
 

@@ -348,7 +348,7 @@ def edited(text: str, edits: Iterable[Edit]) -> str:
 def edits_of(
     declarations: Declarations, kernel: Signature | None = None, parameters: Sequence[BoundParameter] = ()
 ) -> tuple[Edit, ...]:
-    """Return the edits of all signatures with tensor parameters; `parameters` are those of `kernel`."""
+    """Return the edits of all signatures with tensor parameters. `parameters` belong to the signature `kernel`."""
     edits: list[Edit] = []
     for signature in declarations.kernels:
         if signature.heads and kernel is not None and signature.heads == kernel.heads:
