@@ -1,4 +1,4 @@
-"""Advice from the counts, where they leave no doubt: each rule holds for every request or branch it names.
+"""Advice from the counts, if they leave no doubt: each rule holds for every request or branch that its advice names.
 
 The rules cover three subjects:
 
@@ -102,12 +102,12 @@ def _apart(pattern: Pattern, array: str, kernel: Kernel) -> str:
 
 
 def _is_flat(geometry: Geometry) -> bool:
-    """Return whether threads are counted along one axis only."""
+    """Return whether the threads of the launch have only one axis."""
     return sum(threads * blocks > 1 for threads, blocks in zip(geometry.block, geometry.grid, strict=True)) <= 1
 
 
 def _along_rows(kernel: Kernel) -> str:
-    """Return the name of an array of rows in which warps access neighbouring elements; empty: there is none."""
+    """Return the name of an array of rows in which warps access neighbouring elements; empty if there is none."""
     for record in kernel.records.values():
         pattern = record.patterns.get("global")
         if pattern is None or not pattern.pitch:
@@ -120,7 +120,10 @@ def _along_rows(kernel: Kernel) -> str:
 
 
 def _members(pattern: Pattern, kernel: Kernel) -> int:
-    """Return how many members of an array's structs the kernel's instructions access with this stride."""
+    """Return the number of members of an array's structs that the kernel accesses.
+
+    Only instructions whose stride is that of `pattern` count.
+    """
     members: set[int] = set()
     for record in kernel.records.values():
         other = record.patterns.get("global")
@@ -217,7 +220,7 @@ def _has_long_paths(record: Record, kernel: Kernel) -> bool:
 
 
 def _length(function: Function, start: int) -> int:
-    """Return the number of instructions until a path joins another; `_LONG` if the path goes back."""
+    """Return the number of instructions from `start` until the path joins another; `_LONG` if the path goes back."""
     count, place, jumps = 0, start, 0
     while place < len(function.code) and jumps < 4 and count < _LONG:
         instr = function.code[place]
@@ -361,9 +364,11 @@ class Advice(NamedTuple):
     Attributes
     ----------
     kernel : str
+        Name of the kernel.
     file, line : str, int
-        Place of the line. Line 0: the kernel as a whole.
+        File and number of the line. Line 0: the kernel as a whole.
     text : str
+        The advice.
     """
 
     kernel: str
@@ -376,7 +381,7 @@ class Advice(NamedTuple):
 
 
 def advice_on(kernel: Kernel) -> Iterator[Advice]:
-    """Yield all advice on a kernel, each once a line."""
+    """Yield all advice on a kernel, each text once a line."""
     for text in on_launch(kernel):
         yield Advice(kernel.name, "", 0, text)
     items = dict.fromkeys(

@@ -1,4 +1,4 @@
-"""Rates of cards for rooflines, at boost clock, from NVIDIA's datasheets and architecture whitepapers."""
+"""Rates of GPU cards for rooflines, at boost clock, from NVIDIA's datasheets and architecture whitepapers."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ class Card:
     Attributes
     ----------
     name : str
+        Name of the card.
     gigabytes_per_s : float
-        Rate of its memory.
+        Rate of the card's memory.
     single, double, half, tensor : float
-        Teraflop/s without tensor cores; of `tensor` with them: dense, half precision summed in single.
+        Rates in teraflop/s: `tensor` with tensor cores, the others without. `tensor` is for dense matrices of half
+        precision, summed in single precision.
     source : str
         Source of the figures.
     """
@@ -37,7 +39,7 @@ class Card:
         return float(getattr(self, precision))
 
     def ridge(self, precision: Precision) -> float:
-        """Return the operations per byte from which arithmetic, and not memory, is the limit."""
+        """Return the number of operations per byte from which arithmetic, and not memory, is the limit."""
         return self.teraflops(precision) * 1000 / self.gigabytes_per_s
 
 
@@ -57,7 +59,7 @@ CARDS = {
 
 
 def card_of(name: str) -> Card:
-    """Return the card of a name.
+    """Return the card with a name.
 
     Raises
     ------
@@ -76,6 +78,7 @@ class Roof(NamedTuple):
     Attributes
     ----------
     card : Card
+        The card.
     precision : str
         Precision of most operations.
     intensity : float
@@ -97,7 +100,7 @@ class Roof(NamedTuple):
 
     @property
     def limit(self) -> str:
-        """Limit of the work: ``memory``, ``arithmetic``, or ``memory or arithmetic`` where caches decide."""
+        """Limit of the work: ``memory``, ``arithmetic``, or ``memory or arithmetic`` if caches decide."""
         ridge = self.card.ridge(self.precision)
         if self.best_intensity < ridge:
             return "memory"

@@ -13,14 +13,14 @@ from cudakit.emulator.isa.facts import facts_of
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """Accesses of one kind to global or local memory.
+    """Loads, stores or copies of global or local memory.
 
     Attributes
     ----------
     requests : int
-        Accesses of a warp.
+        Number of accesses of warps.
     accesses : int
-        Accesses of a thread.
+        Number of accesses of threads.
     bytes : int
         Bytes that the threads asked for.
     sectors : int
@@ -37,12 +37,12 @@ class Requests:
 
     @property
     def bytes_moved(self) -> int:
-        """Bytes of the sectors."""
+        """Bytes of the touched sectors."""
         return SECTOR * self.sectors
 
     @property
     def coalescing(self) -> float:
-        """Sectors over the least possible: 1 is best."""
+        """Touched sectors divided by the least possible number: 1 is best."""
         return self.sectors / self.least_sectors if self.least_sectors else 1.0
 
     def __add__(self, other: Requests) -> Requests:
@@ -51,17 +51,17 @@ class Requests:
 
 @dataclass(frozen=True, slots=True)
 class SharedRequests:
-    """Accesses of one kind to shared memory.
+    """Loads, stores or copies of shared memory.
 
     Attributes
     ----------
     requests, accesses, bytes : int
-        Accesses of a warp, accesses of a thread, and their bytes, as in `Requests`.
+        Number of accesses of warps, number of accesses of threads, and bytes of the accesses, as in `Requests`.
     wavefronts : int
         Passes through the banks.
     least_wavefronts : int
-        Passes without bank conflicts. A request takes one pass; with 8-byte accesses two, with 16-byte ones four. Loads
-        of the same address by neighbouring lanes take half of that.
+        Passes without bank conflicts. A request takes one pass; with 8-byte accesses two, with 16-byte accesses four.
+        Loads of the same address by neighbouring lanes take half as many.
     """
 
     requests: int = 0
@@ -81,7 +81,7 @@ class SharedRequests:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Accesses to global or local memory: loads, stores, and copies from it by ``cp.async``."""
+    """Accesses to global or local memory: loads, stores, and copies from the memory by ``cp.async``."""
 
     loads: Requests = Requests()
     stores: Requests = Requests()
@@ -144,10 +144,12 @@ class Atomics:
 
     Attributes
     ----------
-    requests, operations : int
-        Operations of warps, and of threads.
+    requests : int
+        Number of atomic operations of warps.
+    operations : int
+        Number of atomic operations of threads.
     sectors : int
-        Sectors of 32 bytes of global memory, touched by each turn of each request.
+        Sectors of 32 bytes of global memory, touched by each turn of each request, summed.
     addresses : int
         Distinct addresses in each request, summed.
     rounds : int
@@ -162,7 +164,7 @@ class Atomics:
 
     @property
     def contention(self) -> float:
-        """Turns of a request: 1 where no two threads of a warp name one address, 32 where all do."""
+        """Turns of a request, on average: 1 if no two threads of a warp name one address, 32 if all do."""
         return self.rounds / self.requests if self.requests else 1.0
 
 
@@ -173,16 +175,19 @@ class Counts:
     Attributes
     ----------
     instructions : int
-        Instructions of warps.
+        Number of instructions of warps.
     thread_instructions : int
-        Instructions of threads: one counts once for each thread that takes part.
+        Number of instructions of threads: an instruction of a warp counts once for each thread that takes part.
     kinds : dict of str to int
         Instructions of warps by category: ``single``, ``integer``, ``load``, …
     flops : dict of str to int
         Floating-point operations by precision (``half``, ``single``, ``double``, ``tensor``); ``fma`` is two.
     global_, local : Memory
+        Accesses to global memory, and to local memory.
     shared : Shared
+        Accesses to shared memory.
     atomics : Atomics
+        Atomic operations.
     barrier_waits : int
         Arrivals of warps at a barrier of their block.
     branches, divergent_branches : int
@@ -206,7 +211,7 @@ class Counts:
 
     @property
     def active_lanes(self) -> float:
-        """Threads that take part in an instruction, on average; of 32."""
+        """Number of threads that take part in an instruction, on average; at most 32."""
         return self.thread_instructions / self.instructions if self.instructions else 32.0
 
     def to_dict(self) -> dict[str, Any]:
@@ -222,7 +227,7 @@ class Counts:
 
 
 def counts_of(records: Iterable[Record]) -> Counts:
-    """Return the counts of some instructions together."""
+    """Return the sum of the counts of some instructions."""
     records = list(records)
     by_category = dict.fromkeys(CATEGORIES, 0)
     flops: dict[str, int] = {}

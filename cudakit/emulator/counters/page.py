@@ -1,4 +1,4 @@
-"""Report as one page of HTML, with style and plots inside: the page fetches nothing and runs no script."""
+"""Report of the counters as one page of HTML with style and plots inside: it fetches nothing and runs no script."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ class Shown(NamedTuple):
     Attributes
     ----------
     number : int
-        Number of the line; 0 where lines are left out.
+        Number of the line; 0 for a gap where lines are left out.
     text : str
+        Text of the line.
     share : float
-        Share of all instructions of the report.
+        Share of the line in all instructions of the report.
     heat : int
-        2 for the hottest lines, 1 for warm ones.
+        2 for the hottest lines, 1 for warm ones, else 0.
     line : Line or None
         Counts of the line, if it has any.
     """
@@ -43,7 +44,7 @@ class Shown(NamedTuple):
 
     @property
     def percent(self) -> str:
-        """Share of the line in words; empty for lines without counts."""
+        """Share of the line as text; empty for lines without counts."""
         return f"{100 * self.share:.1f} %" if self.line is not None else ""
 
     @property
@@ -173,7 +174,7 @@ _MOST_LINES = 8
 
 
 def page(rows: Sequence[Row], counts: Counts, roof: Roof, advice: Iterable[Advice], lines: Sequence[Line]) -> str:
-    """Return the page.
+    """Return the report as a page of HTML.
 
     Parameters
     ----------
@@ -182,8 +183,11 @@ def page(rows: Sequence[Row], counts: Counts, roof: Roof, advice: Iterable[Advic
     counts : Counts
         Counts of all kernels.
     roof : Roof
+        Position of all work under a card's roofline.
     advice : iterable of Advice
+        Advice on all kernels.
     lines : sequence of Line
+        Source lines with their counts.
     """
     items = [f"<li>{escape(str(item))}</li>" for item in advice]
     parts = [
@@ -211,7 +215,7 @@ def page(rows: Sequence[Row], counts: Counts, roof: Roof, advice: Iterable[Advic
 
 
 def kernel_table(rows: Sequence[Row], counts: Counts, whole: bool = False) -> Table:
-    """Return the table of counts by kernel, with a total. On the page, which is wider, it has two more columns."""
+    """Return the table of counts by kernel, with a total. With `whole`, for the page, it has two more columns."""
     cells = [_cells(*row) for row in rows]
     if len(cells) > 1:
         cells.append(_cells("all", sum(launches for _, launches, _ in rows), counts))
@@ -257,7 +261,7 @@ def _category_plot(counts: dict[str, int]) -> str:
 
 
 def _by_line(lines: Sequence[Line]) -> Iterator[str]:
-    """Yield plots of the lines with the most sectors and wavefronts."""
+    """Yield plots of the lines with the most sectors and the most wavefronts, as HTML."""
     touched = [(line, line.counts.global_.all) for line in lines]
     shared = [(line, line.counts.shared.all) for line in lines]
     sectors = [_bar(line, requests.sectors, requests.least_sectors) for line, requests in touched if requests.sectors]
@@ -278,7 +282,7 @@ def _bar(line: Line, used: int, least: int) -> _Bar:
 
 
 def _plot(label: str, bars: Sequence[_Bar], style: str = "") -> str:
-    """Return bars one under the other, each relative to the longest."""
+    """Return a plot as HTML: bars one under the other, each relative to the longest."""
     longest = max((bar.length for bar in bars), default=1)
 
     def part(length: int, of: str) -> str:
@@ -293,7 +297,10 @@ def _plot(label: str, bars: Sequence[_Bar], style: str = "") -> str:
 
 
 def _roofline(roof: Roof) -> str:
-    """Return the roofline: operations a byte against the rate that memory or arithmetic allow, in powers of ten."""
+    """Return a plot of the roofline, with logarithmic axes.
+
+    It shows operations a byte against the rate that memory or arithmetic allow.
+    """
     left, top, width, height = 44, 8, 300, 200
     peak, ridge = roof.card.teraflops(roof.precision), roof.card.ridge(roof.precision)
     low = min(-2, int(log10(roof.intensity)) - 1)

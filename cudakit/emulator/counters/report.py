@@ -21,7 +21,7 @@ from cudakit.types.shown import Part, Reported
 
 
 class _Counted:
-    """Counts of some records, by the names of `Counts`."""
+    """A base of reports: the counts of some records, as attributes with the names of `Counts`."""
 
     instructions: int
     thread_instructions: int
@@ -66,6 +66,7 @@ class KernelReport(_Counted):
     name : str
         Name with template arguments.
     launches, blocks, threads : int
+        Number of launches, and of blocks and threads in all launches.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -83,32 +84,34 @@ class KernelReport(_Counted):
 
     @property
     def advice(self) -> list[Advice]:
-        """Advice on the kernel, where the counts leave no doubt."""
+        """Advice on the kernel, if the counts leave no doubt."""
         return list(advice_on(self._kernel))
 
 
 class Report(Reported, _Counted):
-    """Counts of the emulator's kernels: of all of them by name, and of each kernel and line.
+    """Counts of the emulator's kernels: of all kernels together, and of each kernel and line.
 
     The counts are exact, of the PTX instructions. There are no times. Requests, sectors, wavefronts and bank conflicts
-    are the figures of a GPU's own counters, where the compiler keeps the accesses as they are.
+    are the figures of a GPU's own counters, if the compiler keeps the accesses as they are.
 
     Attributes
     ----------
     instructions, thread_instructions : int
-        Instructions of warps, and of threads.
+        Number of instructions of warps, and of threads.
     active_lanes : float
-        Threads that take part in an instruction, on average; of 32.
+        Number of threads that take part in an instruction, on average; at most 32.
     kinds, flops : dict of str to int
-        Instructions of warps by category; floating-point operations by precision.
+        Instructions of warps by category, and floating-point operations by precision.
     global_, local : Memory
         Requests, bytes, sectors, coalescing; in all, and of `loads`, `stores` and `copies`.
     shared : Shared
         Requests, wavefronts, bank_conflicts; in all, and of `loads`, `stores` and `copies`.
     atomics : Atomics
+        Atomic operations.
     barrier_waits, branches, divergent_branches : int
+        Arrivals of warps at barriers, branches of warps, and branches that only some threads of the warp took.
     not_counted : dict of str to int
-        Instructions whose accesses are in none of these.
+        Instructions whose accesses are not in the counts of memory.
 
     Examples
     --------
@@ -140,7 +143,7 @@ class Report(Reported, _Counted):
 
     @property
     def advice(self) -> list[Advice]:
-        """Advice on all kernels, where the counts leave no doubt."""
+        """Advice on all kernels, if the counts leave no doubt."""
         return [item for kernel in self.kernels.values() for item in kernel.advice]
 
     def roofline(self, card: str = "H200") -> Roof:
@@ -178,7 +181,7 @@ class Report(Reported, _Counted):
         Parameters
         ----------
         colour : bool, optional
-            Whether hot lines are coloured. Default: if standard output is a terminal and ``NO_COLOR`` is not set.
+            Whether hot lines are coloured. Default: True if standard output is a terminal and ``NO_COLOR`` is not set.
         """
         return annotated(self.lines, sys.stdout.isatty() and "NO_COLOR" not in os.environ if colour is None else colour)
 

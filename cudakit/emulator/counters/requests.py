@@ -1,8 +1,8 @@
 """Requests of warps to the memory system: sectors of 32 bytes, wavefronts of shared memory, contention.
 
-A request is one access of one warp. Lanes come as flat arrays with a `Group`, which knows their warps. The pattern of
-a request, on which advice rests, is how its lanes' addresses are spaced in their array. Addresses count as on a device,
-where memory begins at a multiple of 256 bytes; NumPy puts arrays anywhere.
+A request is one access of one warp. Lanes come as flat arrays with a `Group`, which knows the lanes' warps. The pattern
+of a request, on which advice rests, is the spacing of its lanes' addresses in their array. Addresses count as on a
+device, where memory begins at a multiple of 256 bytes; NumPy puts arrays anywhere.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ class Group:
     Attributes
     ----------
     machine : Machine
+        Interpreter of the lanes.
     lanes, warps : int
         Number of lanes and of warps.
     lane : numpy.ndarray
@@ -57,7 +58,7 @@ class Group:
 
     @cached_property
     def is_first(self) -> np.ndarray:
-        """Flags of the lanes that are the first of their warp."""
+        """Flag of each lane: whether it is the first lane of its warp."""
         flags = np.empty(self.lanes, bool)
         flags[:1] = True
         np.not_equal(self.warp[1:], self.warp[:-1], out=flags[1:])
@@ -65,7 +66,7 @@ class Group:
 
     @cached_property
     def of_first_block(self) -> Group | None:
-        """Group of the first block's lanes, if all blocks have the same; else None."""
+        """Group of the first block's lanes, if all blocks have the same lanes; else None."""
         blocks, threads = self.machine.blocks, self.machine.threads
         if blocks == 1 or self.lanes % blocks:
             return None
@@ -77,7 +78,7 @@ class Group:
 
     @cached_property
     def sizes(self) -> tuple[np.ndarray, np.ndarray]:
-        """Numbers of the warps, and how many lanes each has."""
+        """Numbers of the warps, and the number of lanes of each."""
         starts = np.flatnonzero(self.is_first)
         return self.warp[starts], np.diff(starts, append=self.lanes)
 
@@ -87,12 +88,12 @@ class Group:
 
     @cached_property
     def places(self) -> np.ndarray:
-        """Place of each lane: 32 times its row, plus its number in the warp."""
+        """Place of each lane in an array (warps, 32): 32 times its row, plus its number in the warp."""
         return np.asarray(np.repeat(np.arange(self.warps), self.sizes[1]) * WARP + self.lane)
 
     @cached_property
     def there(self) -> np.ndarray | None:
-        """Flags of the lanes that take part, (warps, 32); None: all do."""
+        """Flags of the lanes that take part, (warps, 32); None if all do."""
         if self.is_full:
             return None
         flags = np.zeros(self.warps * WARP, bool)
@@ -100,7 +101,7 @@ class Group:
         return flags.reshape(-1, WARP)
 
     def pieces(self, values: np.ndarray, warps: int = 256) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
-        """Yield values as (warps, 32), with `there`, for a few warps at a time.
+        """Yield values as (warps, 32), with the part of `there`, for a few warps at a time.
 
         Absent lanes have the value of the first lane of their warp. Small pieces reuse memory; arrays for all warps
         would be allocated by the system each time.
@@ -116,7 +117,7 @@ class Group:
 
 
 def evenly_apart(addresses: np.ndarray) -> bool:
-    """Return whether the addresses of consecutive lanes differ by one number."""
+    """Return whether the addresses of all consecutive lanes are the same number of bytes apart."""
     step, many = addresses[1:2] - addresses[:1], WARP
     first = 0
     # The first lanes show it for most uneven addresses.
@@ -134,9 +135,9 @@ def _summed(rows: Iterable[tuple[int, ...]]) -> Iterator[int]:
 
 
 def sectors(group: Group, addresses: np.ndarray, size: int, shift: int = 0) -> tuple[int, int]:
-    """Return the sectors that requests touch, and the least that would hold their bytes.
+    """Return the number of sectors that requests touch, and the least number that would hold their bytes.
 
-    `shift` is subtracted first.
+    `size` is the size of an access. `shift` is subtracted from the addresses first.
     """
     used, least = _summed(_sectors(rows, size, shift) for rows, _ in group.pieces(addresses))
     return used, least
@@ -144,9 +145,9 @@ def sectors(group: Group, addresses: np.ndarray, size: int, shift: int = 0) -> t
 
 @lru_cache(maxsize=4096)
 def even_sectors(base: int, step: int, size: int) -> tuple[int, int]:
-    """Return the sectors of one warp whose lanes are `step` bytes apart, from `base` bytes into a sector on.
+    """Return the number of sectors of one warp whose lanes are `step` bytes apart, and the least number.
 
-    The second number is the least that would hold the bytes.
+    The first lane begins `base` bytes into a sector. The least number of sectors would hold the bytes.
     """
     return _sectors((base + step * np.arange(WARP)).astype(np.uint64)[None], size, 0)
 
@@ -163,7 +164,7 @@ def _sectors(rows: np.ndarray, size: int, shift: int) -> tuple[int, int]:
 
 
 def _begins(flat: np.ndarray, width: int) -> np.ndarray:
-    """Return where a new row or value begins in sorted rows of `width` lanes."""
+    """Return a flag for each element of sorted rows of `width` lanes: whether a new row or value begins there."""
     begins = np.empty(flat.size, bool)
     np.not_equal(flat[1:], flat[:-1], out=begins[1:])
     begins[::width] = True
@@ -171,9 +172,9 @@ def _begins(flat: np.ndarray, width: int) -> np.ndarray:
 
 
 def local_sectors(group: Group, offsets: np.ndarray, size: int) -> tuple[int, int]:
-    """Return the sectors of local memory that requests touch, and the least that would hold their bytes.
+    """Return the number of sectors of local memory that requests touch, and the least number that holds their bytes.
 
-    Words of four bytes of a warp's threads are adjacent there.
+    In local memory, words of four bytes of a warp's threads are adjacent.
     """
     words = max(1, size // BANK_BYTES)
     least = group.warps * size if group.is_full else int((-(-group.sizes[1] * size // SECTOR)).sum())
@@ -197,10 +198,10 @@ def _local_sectors(units: np.ndarray) -> int:
 
 
 def wavefronts(group: Group, offsets: np.ndarray, size: int, unites: bool = False) -> tuple[int, int]:
-    """Return the passes of requests through the banks of shared memory, and the passes without conflicts.
+    """Return the number of passes of requests through the banks of shared memory, and of passes without conflicts.
 
-    Each of 32 banks serves four bytes of one row a pass. Accesses of 8 bytes are served by half warps, of 16 by
-    quarters. Of loads (`unites`) two parts share a pass where lanes i and i ^ 1, or i and i ^ 2, read the same.
+    Each of 32 banks serves four bytes of one row a pass. Accesses of 8 bytes are served by half warps, accesses of 16
+    bytes by quarters. Two parts of a load (`unites`) share a pass if lanes i and i ^ 1, or i and i ^ 2, read the same.
     """
     parts = max(1, size // BANK_BYTES)
     used, least = _summed(_wavefronts(_units(*some, size), parts, unites) for some in group.pieces(offsets))
@@ -219,7 +220,7 @@ def _wavefronts(units: np.ndarray, parts: int, unites: bool) -> tuple[int, int]:
 
 
 def _units(offsets: np.ndarray, there: np.ndarray | None, size: int) -> np.ndarray:
-    """Return the number of the unit that each lane accesses, small enough to sort fast; −1: none.
+    """Return the number of the unit that each lane accesses, small enough to sort fast; −1 for an absent lane.
 
     A unit is a word of four bytes, or a lane's whole access if that is wider.
     """
@@ -232,7 +233,7 @@ def _units(offsets: np.ndarray, there: np.ndarray | None, size: int) -> np.ndarr
 def _read_in_pairs(units: np.ndarray) -> np.ndarray:
     """Return for each warp whether its lanes read the same in pairs.
 
-    Lane i is paired with lane i ^ 1, or every lane with lane i ^ 2. An absent lane matches any other.
+    Lane i is paired with lane i ^ 1, or each lane with lane i ^ 2. An absent lane matches any other.
     """
     alike = np.zeros(len(units), bool)
     for other in (1, 2):
@@ -242,7 +243,7 @@ def _read_in_pairs(units: np.ndarray) -> np.ndarray:
 
 
 def _passes(units: np.ndarray, banks: int) -> tuple[int, int]:
-    """Return the units of the busiest bank, summed over rows of lanes, and the number of rows with any lane."""
+    """Return the number of units in the busiest bank, summed over rows of lanes, and of rows with any lane."""
     if not units.size:
         return 0, 0
     # Keys sort by bank, then by unit within the bank; −1 stays −1.
@@ -279,10 +280,11 @@ def _in_runs(rows: np.ndarray) -> np.ndarray:
 
 
 def contention(group: Group, addresses: np.ndarray, shift: int = 0) -> tuple[int, int, int]:
-    """Return distinct addresses, turns and sectors of atomic operations, each summed. `shift` is subtracted first.
+    """Return the number of distinct addresses, of turns and of sectors of atomic operations, each summed over requests.
 
-    Lanes of a warp that name one address take turns. The first turn changes each address once, the second each that two
-    lanes name, and so on. Each turn touches its sectors.
+    `shift` is subtracted from the addresses first. Lanes of a warp that name one address take turns. The first turn
+    changes each address once, the second turn each address that two lanes name, and so on. Each turn touches its
+    sectors.
     """
     distinct, turns, touched = _summed(_contention(*some, shift) for some in group.pieces(addresses))
     return distinct, turns, touched
@@ -306,7 +308,7 @@ def _contention(rows: np.ndarray, there: np.ndarray | None, shift: int) -> tuple
 
 
 def stride(group: Group, addresses: np.ndarray) -> int | None:
-    """Return the bytes between the addresses of consecutive lanes of a warp, if that is one number; else None."""
+    """Return the bytes between the addresses of consecutive lanes, if this is one number for all warps; else None."""
     if group.lanes == group.warps:
         return None
     if group.is_full:
@@ -322,18 +324,18 @@ def stride(group: Group, addresses: np.ndarray) -> int | None:
 
 @dataclass(slots=True)
 class Pattern:
-    """Pattern common to all requests of one instruction that use more than the least.
+    """Pattern common to all requests of one instruction that use more sectors than the least.
 
     Attributes
     ----------
     array : str
-        Array of the first request.
+        Name of the array of the last launch's first request.
     pitch : int
-        Bytes between the array's rows, where it has several dimensions.
+        Bytes between the array's rows, if it has several dimensions.
     is_struct : bool
         Whether the elements are structs.
     begins : int
-        Bytes from the beginning of a sector to that of the array.
+        Bytes from the beginning of a sector to the beginning of the array.
     stride : int or None
         Bytes from each lane to the next.
     steady : bool
@@ -341,9 +343,10 @@ class Pattern:
     members : set of int
         Offsets of the accesses modulo the stride, if the pattern is steady.
     launch : int
-        Last launch of the kernel with a request.
+        Number of the kernel's last launch with a request.
     is_aligned, rows_aligned : bool
-        Whether warps begin at whole sectors from the beginning of the array, and from the beginning of its rows.
+        Whether warps begin at whole sectors counted from the beginning of the array, and from the beginning of its
+        rows.
     """
 
     array: str = ""
@@ -361,7 +364,7 @@ class Pattern:
     _has_request: bool = False
 
     def begin_launch(self, piece: Allocation | None, shift: int, launch: int) -> None:
-        """Begin a launch, in which the array may be elsewhere. Another array makes the pattern unsteady."""
+        """Begin a launch, in which the array may have another address. Another array makes the pattern unsteady."""
         before = self.launch, self.array, self.pitch, self.begins
         self.launch = launch
         if piece is not None:
@@ -400,7 +403,7 @@ _ALIGNMENT = 256
 
 
 class Placed(NamedTuple):
-    """An address range, and its offset from a device's alignment."""
+    """An address range, and its shift: the offset of its start from a multiple of the device's alignment."""
 
     low: int
     high: int
@@ -414,7 +417,7 @@ class Alignment:
         self._memory, self._placed = memory, list[Placed]()
 
     def of(self, addresses: np.ndarray, size: int) -> tuple[np.ndarray, int, bool]:
-        """Return addresses, the shift that aligns their array as on a device, and whether there is one array.
+        """Return addresses, the shift that aligns their array as on a device, and whether all are in one array.
 
         Addresses in several arrays are shifted already; their shift is 0.
         """
@@ -430,7 +433,7 @@ class Alignment:
         return moved, 0, False
 
     def _at(self, address: int, size: int) -> Placed:
-        """Return the array that holds an address."""
+        """Return the range and shift of the array that has an address."""
         for placed in self._placed:
             if placed.low <= address < placed.high:
                 return placed
@@ -466,13 +469,13 @@ class Footprint:
         return SECTOR * sum(int(np.count_nonzero(flags)) for flags in self._pieces.values())
 
     def touch(self, addresses: np.ndarray, shift: int) -> None:
-        """Record the sectors of addresses; `shift` is subtracted first."""
+        """Record the sectors of addresses; `shift` is subtracted from the addresses first."""
         for first in range(0, addresses.size, _AT_ONCE):
             some = addresses[first : first + _AT_ONCE]
             self._touch((some - np.uint64(shift) >> np.uint64(_SECTOR)).view(np.int64))
 
     def touch_evenly(self, addresses: np.ndarray, shift: int) -> None:
-        """Record the sectors of addresses that are evenly apart; `shift` is subtracted first."""
+        """Record the sectors of addresses that are evenly apart; `shift` is subtracted from the addresses first."""
         low, high = sorted((int(addresses[0]) - shift >> _SECTOR, int(addresses[-1]) - shift >> _SECTOR))
         if high - low >= addresses.size or low >> _PIECE_SECTORS != high >> _PIECE_SECTORS:
             self.touch(addresses, shift)

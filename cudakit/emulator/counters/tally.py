@@ -86,7 +86,7 @@ _RANK = np.uint64((1 << 24) - 1)
 
 @dataclass(slots=True)
 class Space:
-    """Requests of one kind to one memory space."""
+    """Counts of loads, stores or atomic operations of one instruction on one memory space."""
 
     requests: int = 0
     lanes: int = 0
@@ -98,7 +98,7 @@ class Space:
 
 @dataclass(slots=True)
 class Cached:
-    """Last addresses of an access, relative to the first, with their counts: in loops the same ones repeat."""
+    """Last addresses of an access, relative to the first address, with their counts: loops repeat the same ones."""
 
     group: Group | None = None
     base: int = 0
@@ -140,7 +140,7 @@ class Record:
 
 @dataclass(slots=True)
 class Kernel:
-    """A kernel: its launches, and its instructions by the ``id`` of the decoded instruction."""
+    """A kernel: its launches, and records of its instructions by the ``id`` of the decoded instruction."""
 
     name: str
     launches: int = 0
@@ -211,7 +211,7 @@ class Tally:
             self._access(record, access, frame, active, group)
 
     def _count_divergent(self, record: Record, group: Group, active: Index) -> None:
-        """Count the warps of `group` of which some lanes, and not all, take a branch."""
+        """Count the warps of `group` in which some lanes, but not all, take a branch."""
         if active is None or active.size == 0:
             record.alternates = False
             return
@@ -270,7 +270,10 @@ class Tally:
         return record
 
     def _where(self, instr: Instruction, function: Function, launch: Launch) -> tuple[tuple[str, int], str]:
-        """Return file, line and text of an instruction: the innermost in the kernel's own file, or those of the PTX."""
+        """Return file and line, and text, of an instruction.
+
+        The line is the innermost line in the kernel's own file, or the line of the PTX.
+        """
         # Instructions before the first line count for that line.
         source = instr.source or next(
             (candidate.source for candidate in function.code if candidate.source is not None), None
@@ -330,7 +333,7 @@ class Tally:
             counted.used += touched
 
     def _global(self, counted: Space, addresses: np.ndarray, size: int, group: Group) -> tuple[int, int]:
-        """Return the sectors of an access, and the least that would hold its bytes."""
+        """Return the number of sectors of an access to global memory, and the least number that holds its bytes."""
         if group.is_full and evenly_apart(addresses):
             ends, shift, is_one = self._alignment.of(addresses[:: addresses.size - 1], size)
             if is_one:
@@ -347,7 +350,7 @@ class Tally:
         return self._counted(lambda: sectors(group, addresses, size, shift), counted, group, base, addresses)
 
     def _shared(self, unites: bool, counted: Space, addresses: np.ndarray, size: int, group: Group) -> tuple[int, int]:
-        """Return the wavefronts of an access, and the least of them."""
+        """Return the number of wavefronts of an access, and the least number."""
         times, first = 1, group.of_first_block
         if first is not None:
             by_block = addresses.reshape(-1, first.lanes)
@@ -361,9 +364,9 @@ class Tally:
     def _counted(
         self, count: Callable[[], tuple[int, int]], of: Space, group: Group, base: int, addresses: np.ndarray
     ) -> tuple[int, int]:
-        """Return the result of `count`, cached.
+        """Return the result of `count`, cached for the last addresses.
 
-        The result depends on the addresses relative to the first, and on the first one's `base`.
+        The result depends only on `base` of the first address, and on the other addresses relative to the first.
         """
         cached = self._cached.get(id(of))
         if cached is None:

@@ -65,6 +65,7 @@ class Terminal(cmd.Cmd):
     Parameters
     ----------
     session : Session
+        Debug session.
     stdin, stdout : file, optional
         Input and output. Default: the program's own.
     """
@@ -78,11 +79,11 @@ class Terminal(cmd.Cmd):
         self.session: Session = session
 
     def preloop(self) -> None:
-        """Show where the session is."""
+        """Print the place of the session before the first command."""
         self._show()
 
     def precmd(self, line: str) -> str:
-        """Replace aliases of commands by their names."""
+        """Return a command line with an alias of a command replaced by the command's name."""
         name, _, rest = line.strip().partition(" ")
         return f"{_ALIASES.get(name, name)} {rest}".strip()
 
@@ -322,7 +323,10 @@ def begin(
 
 
 def _with_symbols(emulated: EmulatedThreads, memory: Memory) -> tuple[EmulatedThreads, str]:
-    """Compile a kernel with debug information, in a memory of its own that has the variables of its module."""
+    """Compile a kernel with debug information, in a memory of its own with the variables of its module.
+
+    Return the kernel, and its compiled text.
+    """
     specialization, compiled = emulated.specialization, emulated.compiled
     options = specialization.options.replace(debug=True, lineinfo=False)
     try:

@@ -39,7 +39,7 @@ _DATUM = re.compile(r"^\s*(?:\.b(8|16|32|64)\s+([^\n]+)|([\w$%]+):)", re.MULTILI
 
 
 class Section(NamedTuple):
-    """Bytes of a section, its addresses by offset, and the offsets of its labels."""
+    """A section of debug information: its bytes, symbols by offset, and offsets of its labels."""
 
     data: bytes
     symbols: dict[int, str]
@@ -55,7 +55,7 @@ class Place(NamedTuple):
 
 
 class Location(NamedTuple):
-    """A place of a variable, and the labels of the function between which it is valid; empty: everywhere."""
+    """A place of a variable, and the two labels of the function between which it is valid; empty: everywhere."""
 
     place: Place
     first: str = ""
@@ -77,13 +77,15 @@ class Variable(NamedTuple):
     Attributes
     ----------
     name : str
+        Name of the variable.
     type : Entry or None
+        Type of the variable.
     line : int
         Line of the declaration, as the compiler counts.
     locations : tuple of Location
         Places of the variable.
     first, end : str
-        Labels of its scope; empty for a variable of the whole function or program.
+        Labels where the variable's scope begins and ends; empty for a variable of the whole function or program.
     """
 
     name: str
@@ -114,7 +116,7 @@ class Symbols:
 
 
 def read(ptx: str) -> Symbols:
-    """Return the variables in the debug information of PTX; none where there is no debug information."""
+    """Return the variables in the debug information of PTX; no variables if it has no debug information."""
     sections = {name: _section(body) for name, body in _SECTION.findall(ptx)}
     if ".debug_info" not in sections or ".debug_abbrev" not in sections:
         return Symbols()
@@ -203,7 +205,7 @@ class _Reader:
         self.entries = {}
 
     def _offset(self, at: int, otherwise: int) -> int:
-        """Return the target of a reference into another section: ``.debug_loc+133``, or a label."""
+        """Return the offset that a reference at `at` names in another section: ``.debug_loc+133``, or a label."""
         name, _, shift = self.info.symbols.get(at, "").partition("+")
         label = next((section.labels[name] for section in self.sections.values() if name in section.labels), 0)
         return label + (int(shift) if shift else 0) + otherwise
@@ -314,7 +316,7 @@ def _uleb(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _place(section: Section, at: int, size: int) -> Place | int | None:
-    """Return the place of a location expression, or a number: the offset of a member."""
+    """Return the place that a location expression names, or a number for the offset of a member, or None."""
     data, end = section.data, at + size
     place: Place | None = None
     offset = 0
@@ -350,16 +352,16 @@ _UNARY: Final[dict[type[ast.unaryop], Callable[[Any], Any]]] = {
 
 
 class Value(NamedTuple):
-    """A value for each lane, and the type of its target if it is an address.
+    """A value for each lane, and, if the value is an address, the type to which it points.
 
     Attributes
     ----------
     data : numpy.ndarray
-        Values; the first axis are the lanes.
+        Values; the first axis is the lanes.
     target : Entry or None
         Type to which an address points.
     has_value : numpy.ndarray of bool, or None
-        Flags of the lanes that have a value; None: all do.
+        Flags of the lanes that have a value; None if all do.
     """
 
     data: np.ndarray
@@ -368,7 +370,7 @@ class Value(NamedTuple):
 
 
 class Scope(Protocol):
-    """Meaning of names in an expression."""
+    """Meaning of names in an expression: variables, and memory behind addresses."""
 
     def variable(self, name: str) -> Value:
         """Return a variable's value.
@@ -380,7 +382,7 @@ class Scope(Protocol):
         """
 
     def pointed(self, value: Value, index: np.ndarray) -> Value:
-        """Return the value `index` elements behind an address."""
+        """Return the value in memory `index` elements behind an address."""
 
 
 def evaluate(text: str, scope: Scope) -> Value:

@@ -34,7 +34,7 @@ class Type(NamedTuple):
 
 
 def of_entry(entry: Entry | None) -> Type | None:
-    """Return the type of an entry of debug information; None where NumPy has no such type."""
+    """Return the type of an entry of debug information; None if NumPy has no such type."""
     while entry is not None and entry.tag == "same":
         entry = entry.attributes.get("type")
     if entry is None:
@@ -89,9 +89,11 @@ def of_shared(text: str, name: str, size: int, meant: Mapping[str, str], structs
     text : str
         CUDA C++ source.
     name : str
+        Name of the variable.
     size : int
+        Bytes of the variable.
     meant : mapping of str to str
-        Values of template parameters.
+        Values of template parameters, by name.
     structs : mapping of str to Entry
         Structs by name.
     """
@@ -111,7 +113,7 @@ def of_shared(text: str, name: str, size: int, meant: Mapping[str, str], structs
 
 
 def _split(declaration: str) -> tuple[str, list[str]]:
-    """Return the type of a declaration, and its names with their extents."""
+    """Return the type of a declaration as text, and its declarators, each a name with its extents."""
     first, *more = re.split(r",(?![^<\[]*[>\]])", declaration)
     match = re.search(r"(\w+)\s*((?:\[[^\]]*\]\s*)*)$", first)
     if match is None:
@@ -139,7 +141,7 @@ def _whole(text: str, meant: Mapping[str, str]) -> int | None:
 
 
 class _Constants:
-    """Template parameters, as the scope of an expression."""
+    """A scope in which the names of an expression are template parameters."""
 
     def __init__(self, meant: Mapping[str, str]) -> None:
         self._meant = meant
@@ -154,7 +156,7 @@ class _Constants:
 
 
 def _completed(extents: list[int | None], count: int) -> tuple[int, ...] | None:
-    """Return the extents of `count` elements, of which one may be unknown; else one row of them."""
+    """Return the shape of `count` elements, in which one extent may be unknown; (count,) if the extents do not fit."""
     if not extents:
         return () if count == 1 else (count,)
     product = prod(extent for extent in extents if extent)
@@ -175,10 +177,11 @@ class Program:
     Parameters
     ----------
     symbols : dwarf.Symbols
+        Variables of the program's debug information.
     text : str
         Source in which shared variables are looked up.
     meant : dict of str to str
-        Template arguments.
+        Template arguments, by parameter name.
     """
 
     symbols: dwarf.Symbols
@@ -204,13 +207,16 @@ class Program:
 
 
 class Scope:
-    """Meaning of names for some lanes of a warp.
+    """Meaning of names for the lanes of a warp at one place.
 
     Parameters
     ----------
     program : Program
+        Variables of the program.
     stepper : Stepper
+        Interpreter of the lanes.
     front : Front
+        Position of the warp.
     """
 
     program: Program
@@ -293,7 +299,7 @@ class Scope:
         return Value(self._per_lane(values), None, has_value)
 
     def shared(self, symbol: str, block: int) -> np.ndarray:
-        """Return a variable in a block's shared memory."""
+        """Return a view of a variable in a block's shared memory, by its name in the PTX."""
         memory, start = self.stepper.memory, self.offsets[symbol]
         variables = [*self.stepper.module.program.variables.values()]
         for function in self.stepper.module.functions:
@@ -358,6 +364,6 @@ class Scope:
 
 
 def _as_type(raw: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Return each row of bytes as one value."""
+    """Return an array with each row of bytes as one value of `dtype`."""
     flat = np.ascontiguousarray(raw).reshape(-1).view(dtype.base)
     return flat.reshape(raw.shape[0], *dtype.shape)

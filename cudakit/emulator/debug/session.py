@@ -29,7 +29,7 @@ class Session:
     Attributes
     ----------
     error : str
-        Error of the next instruction; empty where none is known.
+        Error of the next instruction; empty if no error is known.
     stops : list of Breakpoint or Watch
         Breakpoints and watches.
     """
@@ -92,11 +92,11 @@ class Session:
         Parameters
         ----------
         line : int or str
-            Number of the line in the user's file, ``"file:number"``, or a part of its text. For a number without code,
-            the next line with code is taken.
+            Number of the line in the user's file, ``"file:number"``, or a part of its text. A number without code means
+            the next line with code.
         when : str
-            Condition in C++'s notation, of variables visible there: ``"i == 5"``. Any thread that meets the condition
-            stops all.
+            Condition in C++'s notation, of variables visible at the line: ``"i == 5"``. Any thread that meets the
+            condition stops all threads.
         block, thread : int, optional
             The only block or thread that stops, counted along x first.
 
@@ -117,12 +117,12 @@ class Session:
         return stop
 
     def watch(self, expression: str) -> Watch:
-        """Stop when the value of an expression changes, as the warp sees it: ``"tile[3]"``.
+        """Stop when the value of an expression changes, as the selected warp sees it: ``"tile[3]"``.
 
         Raises
         ------
         ArgumentError
-            For a variable that is not visible here.
+            For a variable that is not visible at the warp's place.
         """
         self._check()
         evaluate(expression, self._cursor.scope())
@@ -160,16 +160,16 @@ class Session:
         return self.run()
 
     def step(self, count: int = 1) -> Self:
-        """Run the warp to its next source line, into the user's functions.
+        """Run the warp to its next source line, also into functions of the user's.
 
-        Other warps run only where the warp must wait for them.
+        Other warps run only if the warp must wait for them.
         """
         for _ in range(count):
             self._step(None)
         return self
 
     def next(self, count: int = 1) -> Self:
-        """Run the warp to its next source line, over the functions that the line calls."""
+        """Run the warp to its next source line, over the functions that the current line calls."""
         for _ in range(count):
             front = self._cursor.front
             self._step(None if front is None else front.depth)
@@ -180,7 +180,7 @@ class Session:
         return self._move(self._cursor.number, lambda: "step" if moved(depth) else "")
 
     def step_instruction(self) -> Self:
-        """Run one instruction of the warp, or of others where it must wait for them."""
+        """Run one instruction of the warp, or of other warps if it must wait for them."""
         return self._move(self._cursor.number, lambda: "step")
 
     def until(self, line: int | str) -> Self:
@@ -201,7 +201,7 @@ class Session:
         return self._move(self._cursor.number, reached)
 
     def finish(self) -> Self:
-        """Run the warp until it has left the function; of the kernel itself, until it has exited."""
+        """Run the warp until it has left its function; in the kernel itself, until the warp has exited."""
         front = self._cursor.front
         depth = front.depth if front is not None else 0
 
@@ -273,7 +273,7 @@ class Session:
     # ── back ──
 
     def back(self, count: int = 1) -> Self:
-        """Go back to where the warp began its previous line, or this line where the warp is inside it."""
+        """Go back to where the warp began its previous line, or its current line if the warp is inside it."""
         for _ in range(count):
             self._leave()
             tick = self._cursor.line_before()
@@ -281,7 +281,7 @@ class Session:
         return self
 
     def back_instruction(self) -> Self:
-        """Go back by one instruction, of whichever warp ran last."""
+        """Go back by one instruction, of the warp that ran last."""
         self._leave()
         self._settle(max(0, self._time.tick - 1), "step")
         return self
@@ -352,7 +352,7 @@ class Session:
 
     @property
     def where(self) -> view.Where:
-        """Place of the warp, and why the session stopped there."""
+        """Place of the selected warp, and the reason of the stop."""
         return view.where(self._cursor, self._reason)
 
     def listing(self, around: int = 5) -> list[Line]:
@@ -362,12 +362,12 @@ class Session:
     # ── what is there ──
 
     def __getitem__(self, expression: str) -> np.ma.MaskedArray:
-        """Return the value of a variable or an expression in the 32 lanes; masked where a lane has no value.
+        """Return the value of a variable or an expression in the 32 lanes; masked for a lane without a value.
 
         Raises
         ------
         ArgumentError
-            For an expression that is not valid here.
+            For an expression that is not valid at the warp's place.
         """
         self._check()
         scope = self._cursor.scope()
@@ -375,7 +375,7 @@ class Session:
 
     @property
     def variables(self) -> dict[str, np.ma.MaskedArray]:
-        """Variables of the function that are visible here, each an array over the 32 lanes.
+        """Visible variables of the warp's function, each an array over the 32 lanes.
 
         Lanes that are not active, and values not yet set, are masked.
         """
@@ -388,7 +388,7 @@ class Session:
 
     @property
     def shared(self) -> dict[str, np.ndarray]:
-        """Variables in the block's shared memory, as the source declares them: copies."""
+        """Copies of the variables in the block's shared memory, as the source declares them."""
         return view.shared(self._cursor)
 
     @property
@@ -403,7 +403,7 @@ class Session:
             raise ArgumentError("the session is closed")
 
     def _leave(self) -> None:
-        """Save the visible variables before a move."""
+        """Save the values of the visible variables before a move, to show later which have changed."""
         self._check()
         self._before = self.variables
 

@@ -34,6 +34,7 @@ class Lines:
     Parameters
     ----------
     module : Module
+        Module of the program.
     source : Text
         Source of the kernel.
     text : str
@@ -87,10 +88,10 @@ class Lines:
         return Line(shown, int(number), linecache.getline(file, line).rstrip("\n"))
 
     def places(self, target: int | str) -> tuple[Line, frozenset[tuple[int, int]]]:
-        """Return a line, and the places where it begins: (function, instruction).
+        """Return a line, and the places (function, instruction) where it begins.
 
-        The target is a number, ``file:number``, or a part of the line's text. For a number without code, the next line
-        with code is taken.
+        The target is a number, ``file:number``, or a part of the line's text. A number without code means the next line
+        with code.
 
         Raises
         ------
@@ -133,13 +134,15 @@ class Breakpoint:
     Attributes
     ----------
     number : int
+        Number of the breakpoint.
     line : Line
+        The line.
     starts : frozenset of (int, int)
         Places where the line begins: function and instruction.
     when : str
         Condition for each thread; empty: always.
     block, thread : int or None
-        The only block or thread that stops, counted along x first.
+        The only block or thread that stops, counted along x first; None: all.
     hits : int
         Number of stops so far.
     """
@@ -196,6 +199,7 @@ class Watch:
     Attributes
     ----------
     number : int
+        Number of the watch.
     text : str
         The expression.
     """
@@ -208,11 +212,11 @@ class Watch:
         return f"{self.number}: watch {self.text}"
 
     def settle(self, scope: Scope | None) -> None:
-        """Record the current value."""
+        """Record the current value, with which `change` compares."""
         self._former = self._value(scope)
 
     def change(self, scope: Scope | None) -> str:
-        """Return the change of the value since the last call, in words; empty where there is none."""
+        """Return the change of the value since the last call, in words; empty if it is unchanged."""
         former, now = self._former, self._value(scope)
         if now is None:
             return ""
@@ -233,13 +237,13 @@ class Watch:
 
 
 def missing(value: np.ma.MaskedArray) -> np.ndarray:
-    """Return which lanes have no value."""
+    """Return a flag for each lane: whether it has no value."""
     mask: np.ndarray = np.ascontiguousarray(np.ma.getmaskarray(value))
     return np.asarray(mask.view(bool).reshape(len(mask), -1).all(axis=1))
 
 
 def by_lane(scope: Scope, value: Value) -> np.ma.MaskedArray:
-    """Return a value as an array over the 32 lanes of the warp, masked where a lane has none."""
+    """Return a value as an array over the 32 lanes of the warp, masked for a lane without a value."""
     lanes = scope.stepper.lane_id[scope.lanes].astype(np.int64)
     data = np.broadcast_to(value.data, (len(lanes), *value.data.shape[1:]))
     full = np.zeros((32, *data.shape[1:]), data.dtype)

@@ -1,4 +1,4 @@
-"""Timeline of a launch: steps, the warp that ran at each, and saved states from which to run again.
+"""Timeline of a launch: steps, the warp that ran at each step, and saved states from which to run again.
 
 A launch is deterministic except for the choice of the next warp, which is recorded. To go back, the nearest earlier
 state is restored, writes to global memory are undone, and the steps up to the target run again.
@@ -44,7 +44,7 @@ class _AllInstructions:
 
 
 class Front(NamedTuple):
-    """Position of a warp: the lanes that run next, their place, and whether they wait for others."""
+    """Position of a warp: the lanes that run next, their place, and whether they wait for other lanes."""
 
     lanes: np.ndarray
     depth: int
@@ -62,12 +62,14 @@ class Saved(NamedTuple):
 
 
 class Stepper(Scheduler):
-    """Interpreter of some of a launch's blocks, an instruction at a time.
+    """Interpreter of some of a launch's blocks, which runs one instruction at a time.
 
     Parameters
     ----------
     launch : Launch
+        The launch.
     blocks : range
+        Numbers of the blocks.
     """
 
     near: Index
@@ -84,18 +86,18 @@ class Stepper(Scheduler):
         return _AllInstructions()
 
     def make_child(self, pointer: int, geometry: Geometry) -> int:
-        """Refuse the launch of a child kernel: it could not be undone."""
+        """Raise the error that refuses the launch of a child kernel, which could not be undone."""
         raise EmulationError("kernels that launch kernels cannot be stepped through")
 
     # ── forward ──
 
     def tick(self, warp: int) -> tuple[int, Index]:
-        """Run one instruction of the next lanes, of a warp if it can run; return its place and lanes.
+        """Run one instruction of the next lanes, of `warp` if it can run; return the lanes' place and the lanes.
 
         Raises
         ------
         EmulationError
-            For the errors of a launch. Changes of the instruction before the error stay.
+            For the errors of a launch. Changes that the instruction made before the error stay.
         """
         location, index, others = self.next(warp)
         self.alone = self.alone + 1 if others else 0
@@ -110,7 +112,8 @@ class Stepper(Scheduler):
     def next(self, warp: int) -> tuple[int, Index, bool]:
         """Return place and lanes of the next group, and whether other groups could run.
 
-        The group is of a warp. If the warp cannot run, the group is of its block, then of all blocks.
+        The group is of `warp`. If the warp cannot run, the group is of the warp's block; if the block cannot run
+        either, of any block.
         """
         if warp != ALL:
             lanes = self.lanes_of(warp)
@@ -137,7 +140,7 @@ class Stepper(Scheduler):
         return np.arange(first, min(first + 32, (block + 1) * self.threads))
 
     def front(self, warp: int) -> Front | None:
-        """Return the position of a warp; None once all of it has exited."""
+        """Return the position of a warp; None once all its lanes have exited."""
         lanes = self.lanes_of(warp)
         status = self.status[lanes]
         standing = lanes[status < DONE] if (status < DONE).any() else lanes[status != DONE]
@@ -185,7 +188,7 @@ _WRITE_BYTES = 400
 
 
 class _Write(NamedTuple):
-    """A write of elements of `size` bytes to memory at an address, from a tick on, with the overwritten values."""
+    """A write of elements of `size` bytes to memory at an address, made at a tick, with the overwritten values."""
 
     tick: int
     address: int
@@ -196,7 +199,7 @@ class _Write(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Bytes of the record."""
+        """Number of bytes that the record of the write takes."""
         return self.elements.nbytes + self.former.nbytes + _WRITE_BYTES
 
     def undo(self) -> None:
@@ -210,7 +213,7 @@ class _Write(NamedTuple):
 
 
 class Undo:
-    """Log of a launch's writes, in order; `cudakit.emulator.machine.memory.Memory.watcher`.
+    """Log of a launch's writes, in order, to undo them; it is `cudakit.emulator.machine.memory.Memory.watcher`.
 
     Attributes
     ----------
@@ -232,7 +235,7 @@ class Undo:
             self._add(_Write(self.tick, piece.address, piece.data, size, np.array(elements), former))
 
     def flags_of(self, name: str, array: np.ndarray) -> np.ndarray:
-        """Record writes to a surface, which do not use `Memory`."""
+        """Record all elements of a surface, whose writes do not use `Memory`, as overwritten; return unused flags."""
         data = array.reshape(-1).view(np.uint8)
         self._add(_Write(self.tick, 0, data, 1, np.arange(data.size), data.view("V1").copy()))
         return np.zeros(array.nbytes, np.uint8)
@@ -262,7 +265,7 @@ class Undo:
 
 
 def _view(address: int, data: np.ndarray, size: int) -> np.ndarray:
-    """Return memory as its aligned elements."""
+    """Return the aligned elements of `size` bytes in memory that begins at an address."""
     skip = -address % size
     whole = (data.size - skip) // size * size
     return data[skip : skip + whole].view(f"V{size}")
@@ -302,15 +305,16 @@ class Timeline:
     Parameters
     ----------
     launch : Launch
+        The launch.
     observers : sequence of Observer
         Observers of each instruction. They are called once, when the instruction first runs.
 
     Attributes
     ----------
     tick : int
-        Steps since the beginning.
+        Number of steps since the beginning.
     recorded : int
-        Steps that have run so far.
+        Number of steps that have run so far.
     stepper : Stepper
         Interpreter of the blocks that run now.
     """
@@ -355,12 +359,12 @@ class Timeline:
     def step(self, warp: int = ALL) -> tuple[int, Index]:
         """Run one instruction, and return its place and lanes.
 
-        A recorded step runs again as before. Otherwise the next instruction runs, of a warp if it can run.
+        A recorded step runs again as before. Otherwise the next instruction runs, of `warp` if it can run.
 
         Raises
         ------
         EmulationError
-            For an error of the instruction. The state is then that before the step.
+            For an error of the instruction. The state is then the same as before the step.
         """
         if self.stepper.is_over and not self.is_over:
             self._enter(self._part + 1)
@@ -387,7 +391,7 @@ class Timeline:
         return ran
 
     def _enter(self, part: int) -> None:
-        """Begin with other blocks."""
+        """Begin with the blocks of another part of the launch."""
         self._part = part
         start = next((state for state in self._states if state.part == part), None)
         if start is not None:
@@ -399,7 +403,7 @@ class Timeline:
         self._states.append(_State(self.tick, part, self.stepper.save()))
 
     def _save_state(self) -> None:
-        """Save the current state. If there are many, drop every second one, except the beginning of each part."""
+        """Save the current state; if there are many states, drop every second one, except the first of each part."""
         if self.tick < self.recorded:
             return
         self._states.append(_State(self.tick, self._part, self.stepper.save()))
@@ -407,7 +411,7 @@ class Timeline:
             self._thin()
 
     def _thin(self) -> bool:
-        """Drop every second state; return whether any was dropped."""
+        """Drop every second saved state; return whether any was dropped."""
         self._apart *= 2
         count = len(self._states)
         begins = {next(state.tick for state in self._states if state.part == part) for part in self._parts}
@@ -448,12 +452,15 @@ class Timeline:
         self.stepper.restore(state.saved)
 
     def last(self, begin: Callable[[Stepper], Callable[[], bool] | None]) -> int:
-        """Return the last earlier step after which a condition held, or the first step of these blocks.
+        """Return the last earlier step after which a condition held, or the first step of the current blocks.
+
+        The timeline may be at another step afterwards: `seek` goes to a step.
 
         Parameters
         ----------
         begin : callable
-            Function that returns the condition, called after each step of a stretch; None where it must begin earlier.
+            Function that returns the condition for a stretch of steps, or None if the stretch must begin earlier. The
+            condition is called after each step of the stretch.
         """
         limit = end = self.tick
         while end > self.start_tick:
@@ -479,7 +486,7 @@ class Timeline:
 
     @contextmanager
     def trial(self) -> Iterator[Stepper]:
-        """Return a context in which the interpreter may run; its state is restored afterwards."""
+        """Return a context in which the interpreter may run; afterwards its state is restored."""
         saved, self._undo.tick = self.stepper.save(), self.tick
         self.launch.observers = ()
         try:

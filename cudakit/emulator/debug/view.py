@@ -1,6 +1,6 @@
 """Views of a launch at one moment, as text and as HTML for notebooks: variables, registers, memory, lanes.
 
-A cursor is the selected warp, and finds where its steps end.
+A cursor has the selected warp, and finds where the warp's steps end.
 """
 
 from __future__ import annotations
@@ -28,10 +28,15 @@ class Cursor:
     Attributes
     ----------
     time : Timeline
+        Timeline of the launch.
     lines : Lines
+        Source lines of the program.
     program : Program
-    block, warp : int
-        Number of the block, counted along x first, and of the warp in it.
+        Variables of the program.
+    block : int
+        Number of the block, counted along x first.
+    warp : int
+        Number of the warp in the block.
     """
 
     time: Timeline
@@ -51,35 +56,38 @@ class Cursor:
 
     @property
     def number(self) -> int:
-        """Number of the warp among the running ones; `ALL` where its block does not run."""
+        """Number of the warp among the running warps; `ALL` if its block does not run."""
         stepper = self.stepper
         block = self.block - stepper.first_block
         return block * (stepper.warps // stepper.blocks) + self.warp if 0 <= block < stepper.blocks else ALL
 
     @property
     def front(self) -> Front | None:
-        """Position of the warp; None where it does not run."""
+        """Position of the warp; None if the warp does not run."""
         number = self.number
         return None if number == ALL else self.stepper.front(number)
 
     @property
     def line(self) -> Line | None:
-        """Source line of the warp; None in a library."""
+        """Source line of the warp; None if the warp is in a library."""
         front = self.front
         return None if front is None else self.lines.of[front.function][front.code]
 
     @property
     def mark(self) -> Mark | None:
-        """Mark that distinguishes the beginnings of lines; None where the warp is at none."""
+        """Mark by which `boundaries` tells the begin of a line: depth, function, instruction, lanes and line.
+
+        None if the warp does not run, or is in a library.
+        """
         front, line = self.front, self.line
         if front is None or line is None:
             return None
         return front.depth, front.function, front.code, front.lanes.tobytes(), line
 
     def boundaries(self) -> Callable[[int | None], bool]:
-        """Return a function that tests whether the warp has reached another line since its last call.
+        """Return a function that returns whether the warp has reached another line since its last call.
 
-        The function takes the greatest depth of the line.
+        The function takes the greatest call depth at which a line counts; None: any.
         """
         former = self.mark
 
@@ -98,7 +106,7 @@ class Cursor:
         return moved
 
     def line_before(self) -> int:
-        """Go back to where the warp began its line, or the one before; return the step."""
+        """Return the step at which the warp began its current line, or the line before; this moves the timeline."""
 
         def begin(stepper: Stepper) -> Callable[[], bool] | None:
             if self.front is not None and self.line is None:
@@ -115,7 +123,10 @@ class Cursor:
         self.warp = lane % stepper.threads // 32
 
     def look_at_culprit(self, warp: int, text: str) -> str:
-        """Select the thread whose next instruction fails, which `text` may name; return its name."""
+        """Select the thread whose next instruction fails; return the thread's name, or an empty text if all wait.
+
+        The message `text` may name the thread.
+        """
         with self.time.trial() as stepper:
             try:
                 location, index, _ = stepper.next(warp)
@@ -160,11 +171,11 @@ class Where(NamedTuple):
     Attributes
     ----------
     file, line, text : str, int, str
-        Source line; empty and 0 where the warp does not run, or is in a library.
+        File, number and text of the source line; empty and 0 if the warp does not run, or is in a library.
     function : str
         Name of the function.
     block, warp : int
-        Number of the block, counted along x first, and of the warp in it.
+        Number of the block, counted along x first, and number of the warp in the block.
     lanes : tuple of int
         Lanes that run next, together.
     reason : str
@@ -190,11 +201,11 @@ class Lane(NamedTuple):
     lane : int
         Number of the lane.
     thread : tuple of int
-        Its ``threadIdx``.
+        ``threadIdx`` of the lane.
     state : str
-        ``active``, ``elsewhere``, ``barrier``, ``waiting`` (for others of its warp) or ``exited``.
+        ``active``, ``elsewhere``, ``barrier``, ``waiting`` (for other lanes of its warp) or ``exited``.
     line : int
-        Source line of the lane; 0 where it has exited.
+        Source line of the lane; 0 if the lane has exited.
     """
 
     lane: int
@@ -204,7 +215,7 @@ class Lane(NamedTuple):
 
 
 class View(NamedTuple):
-    """Contents of the session's page or terminal."""
+    """Contents of the session's page or terminal: place, error, source lines, variables and lanes."""
 
     where: Where
     error: str
@@ -215,7 +226,7 @@ class View(NamedTuple):
 
 
 def where(cursor: Cursor, reason: str) -> Where:
-    """Return the place of the warp."""
+    """Return the place of the cursor's warp, with the reason of the stop."""
     front, line = cursor.front, cursor.line or Line("", 0, "")
     if front is None:
         return Where(*line, "", cursor.block, cursor.warp, (), reason)
@@ -227,7 +238,7 @@ def where(cursor: Cursor, reason: str) -> Where:
 
 
 def _short(name: str) -> str:
-    """Return a mangled function's name without its types."""
+    """Return a function's name, which may be mangled, without its parameter types and its return type."""
     text, depth, start = plain(name), 0, 0
     for place, letter in enumerate(text):
         depth += {"<": 1, ">": -1}.get(letter, 0)
@@ -245,7 +256,7 @@ def listing(cursor: Cursor, around: int) -> list[Line]:
 
 
 def variables(cursor: Cursor) -> dict[str, np.ma.MaskedArray]:
-    """Return the function's variables that the warp sees."""
+    """Return the visible variables of the warp's function, each masked for lanes without a value."""
     scope = cursor.scope_or_none()
     return {} if scope is None else {name: by_lane(scope, scope.variable(name)) for name in scope.names()}
 
@@ -282,7 +293,7 @@ def lanes(cursor: Cursor) -> list[Lane]:
 
 
 def same(now: np.ma.MaskedArray, former: np.ma.MaskedArray | None) -> bool:
-    """Return whether a variable is unchanged in all lanes."""
+    """Return whether a variable has its former value in all lanes; False without a former value."""
     if former is None or former.shape != now.shape or former.dtype != now.dtype:
         return False
     masks = np.array_equal(np.ma.getmaskarray(now), np.ma.getmaskarray(former))
@@ -329,7 +340,7 @@ def lines_of(view: View) -> list[str]:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Return numbers in words: ``0-3, 8``."""
+    """Return numbers as text: ``0-3, 8``."""
     runs = list[list[int]]()
     for number in numbers:
         if runs and number == runs[-1][1] + 1:
@@ -340,7 +351,7 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def value_of(value: np.ma.MaskedArray, width: int = 1 << 20) -> str:
-    """Return a value in words: once where all lanes with a value agree, else for each lane, up to a width."""
+    """Return a value as text: once if all lanes with a value agree, else for each lane, up to a width."""
     has_value = ~missing(value)
     data = value.data[has_value]
     if not len(data):
@@ -354,7 +365,7 @@ def value_of(value: np.ma.MaskedArray, width: int = 1 << 20) -> str:
 
 
 def lane_value(value: object) -> str:
-    """Return the value of one lane in words."""
+    """Return the value of one lane as text."""
     if isinstance(value, np.void) and value.dtype.names is not None:
         return "{" + ", ".join(f"{name}: {lane_value(value[name])}" for name in value.dtype.names) + "}"
     if isinstance(value, np.ndarray):
