@@ -544,7 +544,7 @@ class Fused(Function, Generic[_P, _R]):
 
 
 def _flat(signature: inspect.Signature, arguments: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Return arguments by name, those of ``*args`` one by one."""
+    """Return arguments by name. The arguments of ``*args`` are separate entries."""
     result: list[tuple[str, Any]] = []
     for label, value in arguments.items():
         parameter_kind = signature.parameters[label].kind

@@ -116,8 +116,8 @@ def reduction(
         variable (one letter, or a capital first), which each call decides. ``raw`` before an input's type marks an
         array that the map indexes.
     map : str
-        C++ expression of the inputs by their names, and of ``i``: the element's number among those of its result, in
-        row-major order.
+        C++ expression of the inputs by their names, and of ``i``: the element's number among the elements of its
+        result, in row-major order.
     reduce : str
         C++ expression that combines ``a`` and ``b``, of the accumulator's type. It must be associative and commutative:
         the launch chooses the order of the elements, the same on every run.

@@ -727,7 +727,7 @@ def _recipe(
 
 
 def _per_axis(op: str, name: str, value: Any, rank: int, filler: Any) -> tuple[Any, Any, Any]:
-    """Return a value for each of three axes. The last `rank` axes are those of the arrays."""
+    """Return a value for each of three axes. The last `rank` axes are the axes of the arrays."""
     values = (
         [value] * rank if isinstance(value, str | int) else listed(f"{op}: {name} is one, or one for each axis", value)
     )

@@ -553,7 +553,7 @@ class Ufunc(Elementwise):
         ----------
         x : array
             Array that is changed in place.
-        indices : array of int, or a tuple of such
+        indices : array of int, or a tuple of arrays of int
             Indices of x's first dimensions, broadcast together; modulo its extents, so that −1 is the last. Or
             NumPy's other indices: slices, masks, ``...``, ``None`` and tuples of them with integers. For these, a
             number is computed for each element of x. The host waits for the number of elements that a mask selects.

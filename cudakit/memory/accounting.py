@@ -75,10 +75,10 @@ class Spare(Protocol):
     target: DeviceStream
 
     def release(self) -> None:
-        """Release what is kept for the last call, if the call is done."""
+        """Release the objects kept for the last call, if the call is done."""
 
     def let_go(self) -> None:
-        """Hand what is kept for the last call to another owner, which keeps it until the call is done."""
+        """Hand the objects kept for the last call to another owner, which keeps them until the call is done."""
 
 
 class Spares:
@@ -114,7 +114,7 @@ class Spares:
         return self._drop(list(self._idle))
 
     def release(self) -> None:
-        """Release what blocks keep for calls that are done."""
+        """Release the objects that blocks keep for calls that are done."""
         for key in list(self._idle):
             if (spare := self.take(key)) is not None:
                 spare.release()
@@ -190,7 +190,7 @@ class Report(Reported, _Rows):
 
 
 class Ledger:
-    """Counts of managed memory by device, peaks, and limits: what CuPy and the driver do not count."""
+    """Counts of managed memory by device, peaks, and limits. CuPy and the driver do not count these."""
 
     def __init__(self) -> None:
         self.lock: threading.RLock = process.renewed(

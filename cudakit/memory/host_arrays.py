@@ -92,7 +92,7 @@ def check_host_output(name: str, out: Any, shape: tuple[int, ...], dtype: np.dty
 
 
 def check_fits(name: str, out: Any, shape: tuple[int, ...], dtype: np.dtype) -> None:
-    """Check that an output has the shape and dtype of what is copied there.
+    """Check that an output has the shape and dtype of the array that is copied to it.
 
     Raises
     ------

@@ -312,7 +312,8 @@ def to_device(array: Any, stream: Any = None, out: Any = None) -> Any:
     Raises
     ------
     ArgumentError
-        The argument is no such array, or `out` does not fit, is read-only or is on another device.
+        The argument is neither a host array nor a CuPy array, or `out` does not fit, is read-only or is on another
+        device.
     LaunchError
         The device has not enough memory. While the stream is captured: the array is not pinned and C-contiguous.
     """

@@ -472,7 +472,9 @@ class OnDevice:
             yield
 
     def _copy_surface(self, target: Any, source: Any, stream: Any, place: DeviceStream) -> None:
-        """Copy from or to a surface: directly for contiguous device memory, through such memory otherwise."""
+        """Copy from or to a surface: directly for contiguous device memory, else by way of new contiguous device
+        memory.
+        """
         if isinstance(target, SurfaceObject) and isinstance(source, SurfaceObject):
             with self._around(source, target, stream):
                 copy_box(target.box, source.box, place.handle)

@@ -152,7 +152,7 @@ def _require_cupy(noun: str, array: Any) -> None:
 
 
 def _check_texels(noun: str, dtype: np.dtype) -> None:
-    """Check that the hardware supports such texels."""
+    """Check that the hardware supports texels of this dtype."""
     if dtype.kind not in "iuf" or dtype.itemsize > 4 or not dtype.isnative:
         raise ArgumentError(
             f"a {noun}'s texels are 8, 16 or 32-bit integers, float16 or float32, got {dtype}; 64-bit numbers are "

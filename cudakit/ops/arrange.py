@@ -250,7 +250,7 @@ def _fill_end(
 ) -> None:
     """Set the elements before (`side` 0) or after (`side` 1) the array's own elements.
 
-    `sizes`: elements before, own ones, and those to be set.
+    `sizes`: number of elements before, of own elements, and of elements to set.
     """
     before, extent, count = sizes
     head = (slice(None),) * axis

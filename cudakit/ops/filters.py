@@ -514,7 +514,7 @@ def _gaussian(size: int, sigma: float | None, in_bytes: bool) -> tuple[float, ..
 
 @functools.lru_cache(1024)
 def _smoothing(op: str, weights: tuple[tuple[float, ...], ...], scale: float, pixels: Pixels) -> tuple[Pass, ...]:
-    """Return passes of symmetric weights along rows and columns, given from the middle outward."""
+    """Return passes of symmetric weights along rows and columns. The weights begin at the middle of the window."""
     images, dtype = pixels.images, pixels.dtype
     check_window(op, images, (2 * len(weights[0]) - 1, 2 * len(weights[1]) - 1))
     # Weights of bytes that were rounded to nothing are no part of the window, nor is what 8 bits do not hold.

@@ -115,7 +115,7 @@ def warp_affine(
     matrix : array_like, shape (2, 3)
         Affine map in host memory: (x, y) of the image goes to M[:, :2] @ (x, y) + M[:, 2], as in OpenCV.
     shape : (int, int), optional
-        Rows and columns of the result. Default: those of the image.
+        Rows and columns of the result. Default: rows and columns of the image.
     inverse : bool
         Whether `matrix` maps points of the result to points of the image, as OpenCV's WARP_INVERSE_MAP and
         scipy.ndimage.affine_transform. SciPy's coordinates begin with y.

@@ -443,7 +443,7 @@ def _call(a: Any, b: Any, activation: Any, scale: float, precision: str | None, 
 
 
 def _why_no_tiles(dtype: np.dtype, precision: str | None, activation: Activation, by: Way | None) -> str | None:
-    """Return why tile kernels do not compute such a product, or None."""
+    """Return why tile kernels do not compute the product, or None."""
     if dtype == np.float32 and precision is None:
         return (
             "float32 is multiplied on tensor cores as TF32, which keeps 11 bits of each element: ask for it, "

@@ -216,7 +216,7 @@ def _row_result_strides(strides: Sequence[int], axes: Sequence[int], ndim: int, 
 
 
 class _Layout(NamedTuple):
-    """Dimensions of x and of the result, those across the lines first, with strides of both in elements."""
+    """Dimensions of x and of the result, with strides of both in elements. Dimensions across the lines come first."""
 
     outer: Ints
     inner: Ints

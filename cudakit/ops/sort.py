@@ -585,8 +585,9 @@ def topk(
     Returns
     -------
     (array, array)
-        Elements in x's dtype, and indices in int64. NaN counts as greater than any number. Of equal elements, those
-        with the least indices are selected, in ascending order of the indices. Every run gives the same result.
+        Elements in x's dtype, and indices in int64. NaN counts as greater than any number. Of equal elements, the
+        elements with the least indices are selected, in ascending order of the indices. Every run gives the same
+        result.
 
     Raises
     ------
