@@ -1,1 +1,1 @@
-"""PTX text → a program: tokens and operands, bodies, directives."""
+"""Parsing of PTX text to a program: tokens and operands, bodies of functions, directives."""

@@ -49,7 +49,10 @@ _SPACES = (".global", ".const", ".shared", ".local", ".param", ".tex", ".reg")
 
 
 def variable(tokens: Tokens, extern: bool = False, suffix: str = "") -> Variable:
-    """Read a variable's declaration, from its state space to before the ``;``; `suffix` makes its name unique."""
+    """Read a variable's declaration, from its state space up to the ``;``, which is not read.
+
+    `suffix` makes the variable's name unique.
+    """
     if tokens.token not in _SPACES or tokens.token == ".reg":
         raise tokens.error(f"expected a state space, found {tokens.token or 'the end of the text'!r}")
     space = tokens.take()[1:]
@@ -99,7 +102,10 @@ _NUMBERS = re.compile(r"(?:0|[1-9][0-9]{0,18})(?:\s*+,\s*+(?:0|[1-9][0-9]{0,18})
 
 
 def attribute(tokens: Tokens) -> None:
-    """Skip the brackets after ``.attribute``: ``(.managed)``, ``(.unified(1, 2))``. Host memory is both."""
+    """Skip the brackets after ``.attribute``: ``(.managed)``, ``(.unified(1, 2))``.
+
+    Host memory, where the emulator has variables, is both.
+    """
     tokens.take("(")
     depth = 1
     while depth:
@@ -108,7 +114,7 @@ def attribute(tokens: Tokens) -> None:
 
 
 def _extents(tokens: Tokens) -> list[int]:
-    """Read sizes in brackets; an open first size is 0."""
+    """Read the extents of an array in brackets; an open first extent is 0."""
     extents: list[int] = []
     while tokens.skip("["):
         if tokens.token == "]" and not extents:
@@ -120,7 +126,10 @@ def _extents(tokens: Tokens) -> list[int]:
 
 
 def _values(tokens: Tokens, type_name: str, extents: list[int], offset: int) -> Iterator[tuple[int, bytes | Pointer]]:
-    """Yield (offset, value) of an initialiser's elements, some together; rows in braces begin as in C."""
+    """Yield (offset in bytes, value) of an initialiser's elements; a row of numbers is one value.
+
+    Rows in braces begin as in C.
+    """
     width = TYPE_BYTES[type_name]
     if tokens.token != "{":
         yield offset, _element(tokens, type_name)
@@ -151,7 +160,7 @@ def _values(tokens: Tokens, type_name: str, extents: list[int], offset: int) -> 
 
 
 def _element(tokens: Tokens, type_name: str) -> bytes | Pointer:
-    """Read an initialiser's element: a number's bytes, or a pointer."""
+    """Read an initialiser's element; return a number's bytes, or a pointer."""
     width = TYPE_BYTES[type_name]
     if is_name(tokens.token) and tokens.token != "WARP_SZ":
         line = tokens.line
@@ -217,7 +226,7 @@ _MOST_REGISTERS = 1_000_000
 
 
 class Sources:
-    """Source lines by ``.loc``: which file a number means, and where a line was inlined.
+    """Source lines by ``.loc``: the file of each number, and the line where a line was inlined.
 
     Parameters
     ----------
@@ -287,7 +296,7 @@ class Body:
         self.parts: dict[str, tuple[str, tuple[str, ...]]] = {}
 
     def read(self) -> int:
-        """Read the body; return its end in the text."""
+        """Read the body; return the position in the text where it ends."""
         end = self.scan()
         for name, targets, scope in self.tables:
             self.function.branch_targets[name] = tuple(self.target(target, scope) for target in targets)
@@ -298,14 +307,14 @@ class Body:
         return end
 
     def target(self, name: str, scope: Scope) -> str:
-        """Return the unique name of a label."""
+        """Return the unique name of a label, or `name` itself if it is no label of the scope."""
         operand = scope.find(name)
         return operand.name if isinstance(operand, Symbol) else name
 
     # ── statements ──
 
     def scan(self) -> int:
-        """Read declarations and labels, and collect the instructions; return the end of the body."""
+        """Read declarations and labels, and collect the instructions; return the position where the body ends."""
         tokens = self.tokens
         text, position = tokens.text, tokens.end
         line, counted = tokens.line, tokens.start
@@ -346,7 +355,7 @@ class Body:
                     scope = scope.outer
 
     def malformed(self, position: int) -> Exception:
-        """Return the error for a statement that is no PTX."""
+        """Return the error for a statement at a position that is no PTX."""
         self.tokens.jump(position)
         token = self.tokens.token
         if not token:
@@ -354,7 +363,7 @@ class Body:
         return self.tokens.error(f"the statement that begins with {shortened(token)} is no PTX, or does not end")
 
     def label(self, name: str, scope: Scope, start: int) -> str:
-        """Enter a label in its scope; return its unique name."""
+        """Enter a label in its scope, at the next instruction; return its unique name."""
         if not is_name(name) or name in scope.names:
             self.tokens.jump(start)
             raise self.tokens.error(
@@ -398,7 +407,7 @@ class Body:
     # ── registers ──
 
     def registers(self, scope: Scope) -> None:
-        """Read ``.reg .v4 .f32 %v<8>, w;``. A vector is declared as its elements; its name means all of them."""
+        """Read ``.reg .v4 .f32 %v<8>, w;``. The name of a vector means all its elements, each a register."""
         tokens = self.tokens
         tokens.take()
         length = int(tokens.take()[2]) if tokens.token in (".v2", ".v4") else 1

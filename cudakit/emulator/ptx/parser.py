@@ -1,6 +1,6 @@
 """Parser from PTX text to a program: PTX ISA section 10 (directives); `body` reads the bodies of functions.
 
-Several modules in one text become one program. A module's private names are made different from the others'.
+Several modules in one text become one program. Private names of a module are renamed if another module has them too.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _FILE = re.compile(r'\.file\s+([0-9]{1,9})\s+"((?:\\.|[^"\\])*)"')
 
 
 def _shown(name: str) -> str:
-    """Return a file's name for messages: source without a file has no folder, though the compiler gives it one."""
+    """Return a file's name for messages: without the folder that the compiler gives to source without a file."""
     _, slash, last = name.rpartition("/<")
     return f"<{last}" if slash else name
 
@@ -80,7 +80,7 @@ def parse(text: str) -> Program:
     Raises
     ------
     EmulationError
-        Names the line that is no PTX, or the symbol that modules define twice or not at all.
+        For text that is no PTX, with its line, and for a symbol that modules define twice or not at all.
     ArgumentError
         If `text` is no str.
     """
@@ -185,7 +185,7 @@ class _Module:
         self.program.functions[name] = function
 
     def linked(self) -> None:
-        """Read a function or variable with its linking directives."""
+        """Read linking directives, and the function or variable behind them."""
         linking = set()
         while self.tokens.token in _LINKING:
             linking.add(self.tokens.take())

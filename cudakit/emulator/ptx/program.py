@@ -32,7 +32,7 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """``[base + offset]``, in bytes; for tensor copies the coordinates follow."""
+    """An address operand, ``[base + offset]``, with the offset in bytes; for tensor copies also the coordinates."""
 
     base: Register | Symbol | Immediate
     offset: int = 0
@@ -44,7 +44,7 @@ class Group:
     """Several operands as one: ``{a, b}`` (vector), ``(a, b)`` (arguments), ``d|p`` (pair).
 
     A modified operand is a group too: ``!p`` (not), ``-a`` (negative), or a part of a register such as ``a.b0`` (b0).
-    The field `notation` has the word in brackets.
+    The field `notation` has the word that stands in brackets here.
     """
 
     notation: str
@@ -55,7 +55,7 @@ Operand: TypeAlias = Register | Immediate | Symbol | Address | Group
 
 
 def _leaves(operand: Operand) -> Iterator[Operand]:
-    """Yield an operand, or the parts of an address or a group."""
+    """Yield an operand that has no parts, or the parts of an address or a group."""
     match operand:
         case Address(base=base, coordinates=parts):
             parts = (base, *parts)
@@ -69,17 +69,17 @@ def _leaves(operand: Operand) -> Iterator[Operand]:
 
 
 def registers_in(operand: Operand) -> Iterator[Register]:
-    """Yield the registers in an operand, those in addresses and groups included."""
+    """Yield the registers in an operand, also in its addresses and groups."""
     return (leaf for leaf in _leaves(operand) if isinstance(leaf, Register))
 
 
 def symbols_in(operand: Operand) -> Iterator[Symbol]:
-    """Yield the symbols in an operand, those in addresses and groups included."""
+    """Yield the symbols in an operand, also in its addresses and groups."""
     return (leaf for leaf in _leaves(operand) if isinstance(leaf, Symbol))
 
 
 class Source(NamedTuple):
-    """A line of CUDA C++, and the line where it was inlined."""
+    """A line of CUDA C++, and the line where it was inlined, if it was."""
 
     file: str
     line: int
@@ -102,7 +102,7 @@ class Source(NamedTuple):
         return next(source for source in chain if source.file == chain[-1].file)
 
     def shown(self, placed: Callable[[str, int], str]) -> str:
-        """Return the line for a message; `placed` maps the compiler's file and line to the user's."""
+        """Return the line as text for a message; `placed` maps the compiler's file and line to the user's."""
         place = placed(self.file, self.line)
         # The levels between this line and the kernel's own are a library's.
         outermost = self.caller
@@ -129,11 +129,11 @@ class Instruction:
     operands : tuple
         Operands in order.
     guard : (Register, bool) or None
-        Predicate, and whether it is negated.
+        Predicate of the guard, and whether it is negated; None without a guard.
     line : int
-        Line in the PTX text.
+        Number of the line in the PTX text.
     source : Source or None
-        Line in the CUDA C++ source, where line information was compiled in.
+        Line in the CUDA C++ source, if line information was compiled in.
     """
 
     opcode: str
@@ -149,7 +149,10 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """An initialiser that holds an address: its bits under `mask`, in `width` bytes; `line` is the line of the PTX."""
+    """An initialiser that holds an address: the bits of the symbol's address under `mask`, in `width` bytes.
+
+    `line` is the line of the PTX.
+    """
 
     symbol: Symbol
     width: int

@@ -1,7 +1,7 @@
 """Tokens, constants and operands of PTX text: PTX ISA 4.1 to 4.5 (source format, identifiers, constants) and 6.
 
 Constant expressions are evaluated as in C, on 64-bit integers and doubles. Equal operands within a scope are read once
-and become one record, since a function names the same registers again and again.
+and share one record, since a function names the same registers again and again.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ def without_comments(text: str) -> str:
 
 
 class Tokens:
-    """A cursor over PTX text: `token` is the current token, from `start` to `end`; empty at the text's end.
+    """A cursor over PTX text.
+
+    `token` is the current token, from position `start` to `end` in the text; it is empty at the text's end.
 
     Parameters
     ----------
@@ -85,7 +87,10 @@ class Tokens:
         self.token: str = match[1]
 
     def take(self, expected: str | None = None) -> str:
-        """Return the current token, and go on to the next."""
+        """Return the current token, and move on to the next.
+
+        With `expected`, another token is an error.
+        """
         token = self.token
         if expected is not None and token != expected:
             raise self.error(f"expected {shortened(expected)}, found {token or 'the end of the text'!r}")
@@ -95,30 +100,30 @@ class Tokens:
         return token
 
     def skip(self, token: str) -> bool:
-        """Take the current token if it is `token`; return whether it was."""
+        """Move past the current token if it is `token`; return whether it was."""
         if self.token != token:
             return False
         self.take()
         return True
 
     def skip_past(self, end: str) -> None:
-        """Take tokens up to and including `end`."""
+        """Move past the next token that is `end`."""
         while self.take() != end:
             pass
 
     def name(self) -> str:
-        """Take an identifier."""
+        """Return the current token, which must be an identifier, and move on."""
         if not is_name(self.token):
             raise self.error(f"expected a name, found {self.token or 'the end of the text'!r}")
         return self.take()
 
     @property
     def line(self) -> int:
-        """Line of the current token."""
+        """Number of the current token's line."""
         return self.first_line + self.text.count("\n", 0, self.start)
 
     def error(self, problem: str) -> EmulationError:
-        """Return an error that names the line."""
+        """Return an error that names the current line and the problem."""
         return EmulationError(f"PTX line {self.line}: {problem}")
 
 
@@ -153,7 +158,7 @@ class _Value(NamedTuple):
 
 
 def _quotient(a: int | float, b: int | float) -> int | float:
-    """Divide as C does: integers towards zero."""
+    """Return a quotient as C divides: of integers, rounded towards zero."""
     if isinstance(a, float) or isinstance(b, float):
         return a / b
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
@@ -175,7 +180,7 @@ _BINARY: dict[str, tuple[int, Callable[[int | float, int | float], int | float],
 
 
 def constant(tokens: Tokens) -> Immediate:
-    """Read a constant expression; a single float keeps its bits."""
+    """Read a constant expression; a float literal alone keeps its bits."""
     if tokens.token.isdecimal() and tokens.token[0] != "0" and tokens.text[tokens.end : tokens.end + 1] in ",;]}":
         # Most constants are a number alone.
         return Immediate(literal(tokens))
@@ -200,7 +205,7 @@ def integer(tokens: Tokens, most: int = _WORD) -> int:
 
 
 def literal(tokens: Tokens, most: int = _WORD) -> int:
-    """Read an integer literal below `most`, where a following character is no operator, as in ``%r<8>``."""
+    """Read an integer literal below `most`, without operators behind it, as in ``%r<8>``."""
     number = _literal(tokens).number
     if isinstance(number, float) or number >= most:
         raise tokens.error(f"expected a whole number below {most}")
@@ -289,7 +294,7 @@ def _literal(tokens: Tokens) -> _Value:
 
 
 def _deeper(tokens: Tokens, depth: int) -> int:
-    """Return the next depth of a nested expression; too deep a nesting is an error."""
+    """Return the depth of an expression nested at `depth`; raise if the nesting is too deep."""
     if depth >= _DEEPEST:
         raise tokens.error("the constant expression is nested too deeply")
     return depth + 1
@@ -307,7 +312,7 @@ _PART = re.compile("b[0-7]{1,4}|h[0-3]{1,2}")
 
 @dataclass(slots=True)
 class Scope:
-    """Names declared between two braces, and the operands that were read with them."""
+    """Names declared between two braces, and operands that were read with these names."""
 
     outer: Scope | None
     suffix: str
@@ -315,7 +320,7 @@ class Scope:
     operands: dict[str, Operand] = field(default_factory=dict)
 
     def find(self, name: str) -> Operand | None:
-        """Return the operand that a name means in this scope, or None."""
+        """Return the operand that a name means in this scope or an outer one, or None."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.names:
@@ -330,7 +335,7 @@ def read_operands(text: str, scope: Scope, instruction: str, line: int) -> tuple
     Raises
     ------
     EmulationError
-        Names the line and the instruction.
+        For text that is no operand. The message names the line and the instruction.
     """
     if not text or text.isspace():
         return ()
@@ -357,7 +362,7 @@ def read_operands(text: str, scope: Scope, instruction: str, line: int) -> tuple
 
 
 def _split(text: str) -> list[str] | None:
-    """Split `text` into operands at the commas outside brackets; None where brackets do not match."""
+    """Split `text` into operands at the commas outside brackets; None if brackets do not match."""
     parts, position, comma = [], 0, True
     while comma:
         match = _OPERAND.match(text, position)
@@ -451,7 +456,7 @@ def _address(tokens: Tokens, scope: Scope) -> Address:
 
 
 def offset_behind(tokens: Tokens) -> int:
-    """Read ``+ constant``; 0 where there is none."""
+    """Read ``+ constant`` behind a name; return its value, or 0 if there is none."""
     value = constant(tokens) if tokens.token in ("+", "-") else Immediate(0)
     if value.float_bits:
         raise tokens.error("an offset must be a whole number")

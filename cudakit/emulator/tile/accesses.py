@@ -28,7 +28,7 @@ class Tensor(NamedTuple):
 
 
 class Tiles(NamedTuple):
-    """A view of an array as tiles."""
+    """A view of an array as tiles: the view's type, and the array."""
 
     view: View
     tensor: Tensor
@@ -69,9 +69,9 @@ def _extents(form: Form, block: Block, source: Tensor | Tiles) -> list[np.ndarra
 def window(
     block: Block, tiles: Tiles, indices: Sequence[Any], promised: Sequence[int], use: int
 ) -> tuple[Box, tuple[slice, ...] | None] | None:
-    """Return the elements of a tile that are inside the array, as a box, and their part of the tile.
+    """Return the elements of a tile that are inside the array, as a box, and the box's part of the tile.
 
-    The part is None where the whole tile is inside. The result is None where each element needs an address of its own:
+    The part is None if the whole tile is inside. The result is None if each element needs an address of its own:
     for gathers, for elements of 4 bits, and for arrays in no single allocation.
 
     Raises
@@ -121,7 +121,7 @@ def _lies_outside(index: int, low: int, high: int, dimension: int, most: int) ->
 
 
 def positions(tiles: Tiles, indices: Sequence[Any], promised: Sequence[int]) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return the addresses of a tile's elements, and which of them are inside the array; None: all.
+    """Return the addresses of a tile's elements, and a flag for each: whether it is inside the array; None if all are.
 
     For elements of 4 bits the addresses count half bytes.
 
@@ -162,14 +162,14 @@ _PRINTED: Final = re.compile(r"%[-+ #0]*\d*(?:\.\d+)?(?:hh|h|ll|l|L|z|t|j)?[diou
 
 
 def _stored(dtype: np.dtype) -> np.dtype:
-    """Return the dtype of elements in memory."""
+    """Return the dtype in memory of elements with a dtype: bytes for truths."""
     return np.dtype(np.uint8) if dtype == np.bool_ else dtype
 
 
 def _get(
     block: Block, addresses: np.ndarray, dtype: np.dtype, mask: np.ndarray | None, pad: Any, strong: bool
 ) -> np.ndarray:
-    """Load elements at addresses; where `mask` is false, take `pad`."""
+    """Load elements at addresses; an element whose `mask` is false becomes `pad`."""
     chosen = addresses.reshape(-1) if mask is None else addresses[mask]
     stored = _stored(dtype)
     elements = block.memory.load("global", chosen.copy(), stored, None, strong) if chosen.size else np.empty(0, stored)
@@ -191,7 +191,7 @@ def _put(block: Block, addresses: np.ndarray, value: np.ndarray, mask: np.ndarra
 def _get_halves(
     block: Block, halves: np.ndarray, dtype: np.dtype, mask: np.ndarray | None, pad: Any, strong: bool
 ) -> np.ndarray:
-    """Load elements of 4 bits, two in a byte."""
+    """Load elements of 4 bits, two in a byte, at addresses in half bytes."""
     raw = _get(block, halves >> np.uint64(1), np.dtype(np.uint8), mask, 0, strong)
     elements = (np.where(halves & np.uint64(1), raw >> 4, raw) & np.uint8(15)).view(dtype)
     return elements if mask is None else np.where(mask, elements, pad)
@@ -242,7 +242,7 @@ def _store_view(form: Form, block: Block, value: np.ndarray, tiles: Tiles, *indi
 
 
 def _mask(form: Form, block: Block, addresses: np.ndarray) -> np.ndarray | None:
-    """Return which of the elements at addresses an operation accesses; None: all."""
+    """Return the operation's mask: a flag for each of the addresses; None if it accesses all."""
     mask = form.optional(block, "mask")
     return None if mask is None else np.broadcast_to(mask, addresses.shape)
 
@@ -308,7 +308,7 @@ def _atomically(
 
 
 def _flat(value: np.ndarray, addresses: np.ndarray) -> np.ndarray:
-    """Return the value of each element at addresses, as one row."""
+    """Return the value of each element at addresses, as an array of one dimension."""
     return np.broadcast_to(value, addresses.shape).reshape(-1)
 
 
@@ -396,7 +396,7 @@ def _text_at(block: Block, address: int) -> str:
 
 
 def _shown(spec: str, value: np.ndarray) -> str:
-    """Return a number by a conversion of C's printf; of a tile all elements, in brackets."""
+    """Return a number as text by a conversion of C's printf; of a tile, all elements in brackets."""
     if np.ndim(value):
         return f"[{', '.join(_shown(spec, element) for element in value)}]"
     if spec[-1] in "pP":

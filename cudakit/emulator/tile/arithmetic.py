@@ -1,6 +1,7 @@
 """Arithmetic of tile kernels: elementwise operations, matrix products, conversions, and tiles made of other tiles.
 
-Floats of less than 32 bits are computed in float32 and rounded once. Products sum in float32, in the order of a BLAS.
+Floats of less than 32 bits are computed in float32 and rounded once. Products sum in float32, in the order of NumPy's
+BLAS.
 """
 
 from __future__ import annotations
@@ -191,7 +192,7 @@ def holds(predicate: Any, value: np.ndarray) -> bool:
 
 
 def predicate_text(predicate: Any) -> str:
-    """Return a predicate in words."""
+    """Return a predicate of ``assume`` as text for a message."""
     match predicate:
         case DivisibleBy(divisor, _, _):
             return f"a multiple of {divisor}"
@@ -237,7 +238,10 @@ _COMPARED: Final[dict[str, Callable[..., Any]]] = {
 
 
 def _narrowed(operation: Operation, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of tiles in their own dtype from one of wide tiles; flush subnormal numbers for ``ftz``."""
+    """Return a function of tiles in their own dtype, which converts them for `function` of wide tiles and back.
+
+    For ``ftz`` subnormal numbers are flushed.
+    """
     dtype = dtype_of(operation.types[0])
     if operation.attributes.get("ftz"):
 
@@ -260,7 +264,7 @@ def _binary(operation: Operation) -> Step:
 
 
 def _directed(operation: Operation, mode: str) -> Callable[..., Any]:
-    """Return the operation with another rounding than to nearest."""
+    """Return the function of an operation with a rounding mode other than to nearest."""
     if dtype_of(operation.types[0]).itemsize == 2:
         return _in_doubles(operation, mode)
     single = dtype_of(operation.types[0]) == np.float32
@@ -272,7 +276,7 @@ def _directed(operation: Operation, mode: str) -> Callable[..., Any]:
 
 
 def _in_doubles(operation: Operation, mode: str) -> Callable[..., Any]:
-    """Return an operation of floats of 16 bits, computed in float64 and rounded once."""
+    """Return the function of an operation on floats of 16 bits, computed in float64 and rounded once."""
     (result_type,) = operation.types
     assert isinstance(result_type, Tile)
     element = result_type.element
@@ -294,7 +298,7 @@ def _in_doubles(operation: Operation, mode: str) -> Callable[..., Any]:
 
 
 def _sum(a: Any, b: Any, mode: str) -> Any:
-    """Return a sum in float64, rounded to odd: a second rounding gives the result of a single one."""
+    """Return a sum in float64, rounded to odd, so that a second rounding gives the result of a single one."""
     total = a + b
     part = total - a
     lost = (a - (total - part)) + (b - part)
@@ -382,7 +386,7 @@ def _integers(operation: Operation) -> Step:
 
 
 def _of_sign(operation: Operation, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of integers that takes its operands as signed or unsigned, as the operation says."""
+    """Return a function of integers that takes its operands as signed or unsigned, by the operation's attribute."""
     dtype = dtype_of(operation.types[0])
     if operation.attributes["signedness"] == "signed":
         if dtype != np.bool_:
@@ -424,7 +428,7 @@ def _divide(operation: Operation) -> Step:
 
 @computes("shli", "shri")
 def _shift(form: Form, value: Any, by: Any) -> Any:
-    """Shift the bits of values.
+    """Return values with their bits shifted.
 
     Elementwise amounts from the width of the type up shift all bits out, as on a GPU. A scalar amount outside the width
     is an error.

@@ -36,10 +36,10 @@ class Block(Protocol):
         """Return the address of new memory for the block alone, freed when the block ends."""
 
     def released(self, addresses: np.ndarray) -> None:
-        """Record that the block releases elements: its work so far is ordered before an acquire of them."""
+        """Record that the block releases elements: its work so far is ordered before work after an acquire of them."""
 
     def acquired(self, addresses: np.ndarray) -> None:
-        """Record that the block acquires elements."""
+        """Record that the block acquires elements: work that released them is ordered before its later work."""
 
     def accessed(self, box: Box, size: int, use: int) -> None:
         """Record an access to elements of `size` bytes; see `cudakit.emulator.machine.memory` for the uses."""
@@ -56,7 +56,7 @@ MAKERS: Final[dict[str, Maker]] = {}
 
 
 def operation(*names: str) -> Callable[[Maker], Maker]:
-    """Register a maker under the names of operations."""
+    """Return a decorator that registers a maker under the names of operations."""
 
     def enter(maker: Maker) -> Maker:
         MAKERS.update(dict.fromkeys(names, maker))
@@ -96,7 +96,7 @@ class Form:
 
     @cached_property
     def element(self) -> str:
-        """Element type of the result, or of the memory to which its elements point."""
+        """Element type of the result; of pointers, the element type of the memory to which they point."""
         (result_type, *_) = self.types
         assert isinstance(result_type, Tile)
         return result_type.element
@@ -107,7 +107,7 @@ class Form:
 
 
 def computes(*names: str) -> Callable[[Function], Function]:
-    """Register a function of form and operands under the names of operations with one result."""
+    """Return a decorator that registers a function of form and operands, for operations with one result."""
 
     def enter(function: Function) -> Function:
         operation(*names)(lambda node: pure(node, partial(function, Form(node))))
@@ -117,7 +117,7 @@ def computes(*names: str) -> Callable[[Function], Function]:
 
 
 def acts(*names: str) -> Callable[[Function], Function]:
-    """Register a function of form, block and operands under the names of operations that need their block.
+    """Return a decorator that registers a function of form, block and operands, for operations that need their block.
 
     The function returns the first result, or a list of all results. Results left out are tokens, which nothing reads.
     """
@@ -144,7 +144,7 @@ def acts(*names: str) -> Callable[[Function], Function]:
 def decode(operations: Iterable[Operation]) -> list[Decoded]:
     """Return the operations of a function or region with their steps.
 
-    An operation that is not emulated raises when it runs.
+    An operation that is not emulated raises only when it runs.
     """
     return [Decoded(operation, _step_of(operation)) for operation in operations]
 

@@ -26,7 +26,9 @@ class TileProgram:
     Parameters
     ----------
     module : TileModule
+        Parsed module.
     memory : Memory
+        Memory in which its variables are placed.
     """
 
     module: TileModule
@@ -43,7 +45,7 @@ class TileProgram:
             self.addresses[name] = memory.add(data, name, variable.is_constant)
 
     def decoded(self, function: Function) -> list[Decoded]:
-        """Return a kernel's decoded operations, cached from its first launch."""
+        """Return a kernel's decoded operations, which are cached from its first launch on."""
         if function.name not in self._decoded:
             self._decoded[function.name] = decode(function.operations)
         return self._decoded[function.name]
@@ -188,7 +190,7 @@ class _TileBlock:
 
 
 def run_operations(block: Any, decoded: list[Decoded]) -> Ended:
-    """Run operations until one ends the region; return how it ends, and its values.
+    """Run operations until one ends the region; return the kind of this end and its values, or None without an end.
 
     Raises
     ------
@@ -247,7 +249,7 @@ def _if(operation: Operation) -> Step:
 def _loop_of(
     results: tuple[int, ...], arguments: tuple[int, ...], body: list[Decoded], starts: tuple[int, ...]
 ) -> Callable[[Block, Iterable[Any]], Ended]:
-    """Return a function that runs a loop's body once for each number, and passes values to the next pass."""
+    """Return a function that runs a loop's body once for each number, and passes values on to the next turn."""
 
     def run(block: Block, steps: Iterable[Any]) -> Ended:
         values = block.values
@@ -307,7 +309,7 @@ def _loop(operation: Operation) -> Step:
 
 
 def _combining(operation: Operation) -> Callable[[Block, list[Any], list[Any]], list[Any]]:
-    """Return a function that combines two rows of values by the region's code for two elements."""
+    """Return a function that combines two lists of values by the code of the operation's region."""
     (region,) = operation.regions
     body, numbers = decode(region.operations), region.arguments
 

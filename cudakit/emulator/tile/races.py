@@ -1,15 +1,15 @@
 """Race check between the blocks of one tile launch, while the blocks run one after the other.
 
-Two blocks race if both access an element, at least one writes, not both by atomic operations, and nothing orders them.
-Only a release by one block that the other acquires orders them.
+Two blocks race if both access an element, at least one of them writes, the accesses are not both atomic, and nothing
+orders them. Only a release by one block that the other acquires orders them.
 
 For each element and kind of access, the first access is stored by its number. Numbers grow, so earlier blocks have
-smaller ones. An access that can race with no earlier one is only listed:
+smaller numbers. An access that can race with no earlier access is only listed:
 
 - an access before or behind all bytes that earlier blocks accessed in the allocation;
 - a read of an allocation without writes.
 
-The list is entered when an access has to be checked.
+The listed accesses are stored once an access has to be checked.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LISTED, _LISTED_BYTES = 65_536, 1 << 25
 
 
 class _Access(NamedTuple):
-    """An access: its block, its operation, and the number of the block's releases before."""
+    """An access: its block, its operation, and the number of releases that the block made before."""
 
     block: tuple[int, int, int]
     operation: Operation
@@ -49,7 +49,7 @@ class _Access(NamedTuple):
 
 
 class _Shadow:
-    """Accesses to one allocation: for each element the first access of each kind."""
+    """Accesses to one allocation: the first access of each kind, for each element."""
 
     def __init__(self, piece: Allocation, unit: int) -> None:
         self.piece, self.unit = piece, unit
@@ -63,7 +63,10 @@ class _Shadow:
         self._last = -1
 
     def is_disjoint(self, low: int, high: int, block: int) -> bool:
-        """Return whether bytes are before or behind all accesses of earlier blocks, and count the bytes as accessed."""
+        """Return whether a block's bytes are before or behind all bytes that earlier blocks accessed.
+
+        The bytes, from `low` to before `high`, also count as accessed by the block.
+        """
         if block != self._last:
             self.low, self.high = min(self.low, self._own_low), max(self.high, self._own_high)
             self._own_low, self._own_high = _NONE_BYTES
@@ -84,7 +87,7 @@ class _Shadow:
         return self.first[use]
 
     def refine(self, unit: int) -> None:
-        """Change the unit to fewer bytes."""
+        """Split the elements into smaller ones, of `unit` bytes, with the same first accesses."""
         before = (self.skip() - -self.piece.address % unit) // unit
         times, self.unit = self.unit // unit, unit
         for use, old in self.first.items():
@@ -94,7 +97,7 @@ class _Shadow:
             self.first[use] = refined
 
     def position(self, where: Any, size: int) -> _Position:
-        """Return the position of elements of `size` bytes in the arrays of first accesses."""
+        """Return the position of a box, or of elements of `size` bytes, in the arrays of first accesses."""
         times = size // self.unit
         if isinstance(where, Box):
             offset = (where.offset - self.skip()) // self.unit * 4
@@ -110,7 +113,7 @@ class _Shadow:
 
 
 class _Spread(NamedTuple):
-    """Elements of 4 bytes in an array, at fixed strides."""
+    """A position at fixed strides in an array of 4-byte numbers: shape, offset and strides in bytes."""
 
     shape: tuple[int, ...]
     offset: int
@@ -121,7 +124,7 @@ _Position: TypeAlias = _Spread | slice | np.ndarray
 
 
 def _numbers_at(first: np.ndarray, at: _Position) -> np.ndarray:
-    """Return the access numbers at a position: a view, except for indices in an array."""
+    """Return the access numbers at a position: a view, or a copy if the position has indices in an array."""
     if isinstance(at, _Spread):
         return np.ndarray(at.shape, np.int32, first, at.offset, at.strides)
     return first[at]
@@ -136,7 +139,7 @@ def _enter_first(first: np.ndarray, at: _Position, number: np.int32) -> None:
 
 
 class Races:
-    """The race check of a launch; `Memory.watcher` while the launch runs.
+    """The race check of a tile launch, which is `Memory.watcher` while the launch runs.
 
     Parameters
     ----------
@@ -158,12 +161,12 @@ class Races:
         self.operation: Operation | None = None
 
     def enter(self, block: tuple[int, int, int]) -> None:
-        """Begin a block."""
+        """Begin a block, by its coordinates."""
         self._block, self._start, self._epoch = block, len(self._accesses), 0
         self._numbers, self._acquired = {}, {}
 
     def forget(self, address: int) -> None:
-        """Forget an allocation of a block that has ended."""
+        """Forget the accesses to the allocation at an address, whose block has ended."""
         self._shadows.pop(address, None)
 
     def flags_of(self, name: str, array: np.ndarray) -> np.ndarray:
@@ -232,7 +235,7 @@ class Races:
         self._set(shadow.first_accesses(use), at, np.int32(number))
 
     def _number(self) -> int:
-        """Return the access number of the running operation: one for all of a block's, until the block releases."""
+        """Return the access number of the running operation: the same for all its accesses until the block releases."""
         assert self.operation is not None
         key = id(self.operation)
         if key not in self._numbers:

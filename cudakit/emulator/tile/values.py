@@ -19,9 +19,11 @@ class Box(NamedTuple):
     Attributes
     ----------
     piece : Allocation
+        The allocation.
     offset : int
         Bytes from the beginning of the allocation to the first element.
     shape : tuple of int
+        Number of elements along each axis.
     strides : tuple of int
         Strides in bytes.
     low, high : int
@@ -40,7 +42,7 @@ class Box(NamedTuple):
         return np.ndarray(self.shape, dtype, self.piece.data, self.offset, self.strides)
 
     def elements(self, size: int) -> np.ndarray:
-        """Return the numbers of the elements for watchers, counted from the allocation's first aligned element."""
+        """Return the number of each element, as watchers count: from the allocation's first aligned element."""
         offsets: Any = np.int64(self.offset)
         for axis, (extent, stride) in enumerate(zip(self.shape, self.strides, strict=True)):
             shape = [1] * len(self.shape)
@@ -54,7 +56,7 @@ def box_of(
 ) -> Box | None:
     """Return the box of elements of `size` bytes from `address` on.
 
-    The result is None where no single allocation has all elements, or the address is not aligned.
+    The result is None if no single allocation has all elements, or if the address is not aligned.
     """
     low = high = address
     for extent, stride in zip(shape, strides, strict=True):
@@ -119,7 +121,7 @@ def shape_of(tile_type: Type) -> tuple[int, ...]:
 
 
 def constant(data: bytes, tile_type: Type) -> np.ndarray:
-    """Return a constant's value, of the tile's shape."""
+    """Return a constant as an array of the tile's shape, from its bytes."""
     dtype, shape = dtype_of(tile_type), shape_of(tile_type)
     count = int(np.prod(shape, dtype=np.int64))
     assert isinstance(tile_type, Tile)
@@ -138,7 +140,7 @@ def constant(data: bytes, tile_type: Type) -> np.ndarray:
 
 
 def padding(name: str, dtype: np.dtype) -> Any:
-    """Return the value of elements outside a view."""
+    """Return the value that elements outside a view have, by the name of the padding."""
     value = _PADDINGS[name]
     if dtype == np.uint8:
         return narrowed(np.asarray(value, np.float64), "f8E5M3FNU")[()]
@@ -162,7 +164,10 @@ def rounded_to_odd(value: np.ndarray) -> np.ndarray:
 
 
 def narrowed(value: np.ndarray, element: str) -> np.ndarray:
-    """Return floats as elements of a type, to nearest, ties to even. Types of 8 and 4 bits stay finite, as on a GPU."""
+    """Return floats as elements of a type, rounded to nearest, ties to even.
+
+    Types of 8 and 4 bits stay finite, as on a GPU.
+    """
     dtype = element_dtype(element)
     if element == "f8E5M3FNU":
         return _to_e5m3(value.astype(np.float64))
@@ -211,7 +216,7 @@ def directed(value: np.ndarray, element: str, mode: str) -> np.ndarray:
 
 
 def power_of_two(value: np.ndarray, up: bool) -> np.ndarray:
-    """Return floats as f8E8M0FNU: of each absolute value the next power of two, rounded `up` or down."""
+    """Return floats as f8E8M0FNU: the power of two next to each absolute value, rounded `up` or down."""
     fraction, exponent = np.frexp(np.abs(value.astype(np.float64)))
     whole = exponent - np.where(up & (fraction != 0.5), 0, 1)
     exponents = np.where(fraction == 0, 0, np.clip(whole + 127, 0, 254)).astype(np.uint8)
@@ -220,7 +225,7 @@ def power_of_two(value: np.ndarray, up: bool) -> np.ndarray:
 
 
 def to_tf32(value: np.ndarray) -> np.ndarray:
-    """Return float32 with a mantissa of 10 bits, to nearest, ties to even."""
+    """Return float32 values rounded to a mantissa of 10 bits, to nearest, ties to even."""
     raw = np.ascontiguousarray(value, np.float32).view(np.uint32)
     with np.errstate(over="ignore"):
         rounded = (raw + np.uint32(0xFFF) + ((raw >> np.uint32(13)) & np.uint32(1))) & np.uint32(0xFFFFE000)
