@@ -148,7 +148,7 @@ def _start(loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, An
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:
-    """Return the event loop that runs in this thread."""
+    """Return the event loop that runs in this thread, or None."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

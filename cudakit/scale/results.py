@@ -286,7 +286,10 @@ class OnExecutor(_Futures):
 
 
 def _in_pool(work: Work | str, number: int, chunk: Any) -> list[Any] | None:
-    """Return the results of a chunk, in an executor's worker. Its number is in the name of its process or thread."""
+    """Return the results of a chunk, in an executor's worker, or None as `work_at`.
+
+    The number at the end of the name of the worker's process or thread is the worker's number.
+    """
     process = current_process()
     name = threading.current_thread().name if process.name == "MainProcess" else process.name
     return work_at(work, number, chunk, number_in(name))

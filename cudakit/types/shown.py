@@ -77,7 +77,7 @@ def html(title: str, *parts: Part) -> str:
 
 
 def table_html(table: Table, most: int = _MOST_ROWS) -> str:
-    """Return the first rows of a table as HTML."""
+    """Return the first `most` rows of a table as HTML."""
     heads, rows, right = table
 
     def line(tag: str, cells: Sequence[object]) -> str:
@@ -92,7 +92,7 @@ def table_html(table: Table, most: int = _MOST_ROWS) -> str:
 
 
 def escaped(value: object, most: int = _MOST_CHARACTERS) -> str:
-    """Escape a text for HTML; a long text is cut."""
+    """Return a value as text for HTML, with markup escaped. A text longer than `most` characters is cut."""
     from html import escape  # for a notebook alone
 
     whole = str(value)

@@ -38,7 +38,7 @@ class TensorLayout(NamedTuple):
 
     @property
     def stride_type(self) -> str:
-        """C++ type of strides."""
+        """C++ type of the strides, ``int`` or ``long long``."""
         return "long long" if self.wide else "int"
 
     @property

@@ -45,7 +45,7 @@ class Settings(NamedTuple):
 
 
 def environment_values() -> tuple[str | None, str | None]:
-    """Return the current values of the cache's variables: folder and bytes."""
+    """Return the values of ``CUDAKIT_CACHE_DIR`` and ``CUDAKIT_CACHE_BYTES``; None for a variable that is not set."""
     return os.environ.get("CUDAKIT_CACHE_DIR"), os.environ.get("CUDAKIT_CACHE_BYTES")
 
 
@@ -60,7 +60,7 @@ def full_tracebacks() -> bool:
 
 
 def machine() -> str:
-    """Return the emulator's default back-end."""
+    """Return the emulator's default back-end, as ``CUDAKIT_MACHINE`` names it; ``auto`` if it is not set."""
     return os.environ.get("CUDAKIT_MACHINE", "").strip() or "auto"
 
 

@@ -270,7 +270,7 @@ class Store:
         return (file for file in self._scan() if file.category not in ("tmp", "lock"))
 
     def header(self, file: StoredFile) -> dict[str, Any] | None:
-        """Return a file's header without verification: for listing, not for use."""
+        """Return a file's header, or None if it cannot be read. It is not verified: use it for lists only."""
         try:
             with open(file.path, "rb", opener=system.open_to_read) as opened:
                 status = os.fstat(opened.fileno())

@@ -191,7 +191,7 @@ def _is_readable(origin: Source) -> bool:
 
 
 def spelled(name: str | None) -> str | None:
-    """Demangle a kernel's name if it is mangled."""
+    """Return the C++ name of a mangled name. Return any other name, and None, unchanged."""
     return _demangled(name) if name is not None and name.startswith("_Z") else name
 
 

@@ -127,7 +127,10 @@ _DYNAMIC: Final = 2**64 - 1
 
 
 def _error_hint(d: Diagnostic) -> str | None:
-    """Return a hint for an error of tile code, of a dropped feature, or of a feature that NVRTC lacks."""
+    """Return a hint for an error, or None.
+
+    Hints cover tile code, features that CUDA has dropped, and features that NVRTC lacks.
+    """
     whole = "\n".join((d.message, *d.context))
     if re.search("no instance of|constraint", d.message) and "cuda::tiles" in whole and (extents := _extents(whole)):
         return f"{_SHAPES}; here they are {extents}"

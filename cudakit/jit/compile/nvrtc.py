@@ -156,7 +156,7 @@ class Request:
 
     @cached_property
     def written(self) -> str:
-        """The source without line numbers."""
+        """The generated source and the user's source in one text, without ``#line`` directives between them."""
         spec = self.specialization
         return f"{''.join(spec.prelude)}{spec.own_text}\n{''.join(spec.postlude)}"
 
@@ -542,7 +542,7 @@ def _cleaned(log: str) -> str:
 
 
 def digest_of(parts: Mapping[str, str]) -> str:
-    """Return the cache key of parts."""
+    """Return the cache key of parts: the hexadecimal SHA-256 of all names and values."""
     return hashlib.sha256("\0".join(f"{name}\0{value}" for name, value in parts.items()).encode()).hexdigest()
 
 

@@ -222,7 +222,10 @@ def traps(module: TileModule) -> Iterator[tuple[Operation, Place | None]]:
 
 
 def source_place(place: Place | None) -> Place | None:
-    """Return the user's own line: the innermost call outside of the compiler's headers."""
+    """Return the user's own line: the innermost call outside of the compiler's headers.
+
+    If all calls are in headers, return `place`. Return None for no place.
+    """
     outermost = place
     while place is not None and any(header in place.file for header in _HEADERS):
         place = place.caller

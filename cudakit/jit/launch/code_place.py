@@ -200,7 +200,10 @@ def wrong_count(kernel: str, takes: int, count: int, names: str = "", more: str 
 
 
 def _parameters(signature: Signature, count: int) -> list[tuple[str, CppType | None]]:
-    """Return name and type of the parameter for each of `count` arguments."""
+    """Return pairs (name, C++ type) of the parameters for `count` arguments.
+
+    For further arguments than parameters, the name is the position and the type None.
+    """
     pairs = pair_up(signature, [Evidence("address", "")] * count)
     pairs_with_types: list[tuple[str, CppType | None]] = [
         (parameter.name or str(position), parameter.type) for position, (parameter, _) in enumerate(pairs)

@@ -57,7 +57,10 @@ def raised_from_call(function: _Function) -> _Function:
 
 
 def _outside(traceback: TracebackType | None) -> TracebackType | None:
-    """Return a traceback without the frames of cudakit, and of the standard library where cudakit called it."""
+    """Return a traceback without the frames of cudakit, and of the standard library where cudakit called it.
+
+    Return None if no frame is left.
+    """
     entries: list[TracebackType] = []
     is_inside = False
     while traceback is not None:

@@ -450,14 +450,14 @@ def _writing(words: Set[str], macros: Mapping[str, frozenset[str]]) -> frozenset
 
 
 def _without_angles(text: str) -> str:
-    """Remove the template arguments after names."""
+    """Return `text` without the template arguments after names."""
     while (shorter := _ANGLES.sub("", text)) != text:
         text = shorter
     return text
 
 
 def _only(text: str, spans: Iterable[tuple[int, int]]) -> str:
-    """Blank everything outside of `spans`."""
+    """Return `text` with spaces in place of everything outside of `spans`, which are pairs of start and end offset."""
     parts, behind = [], 0
     for start, end in sorted(spans):
         start = max(start, behind)
@@ -468,7 +468,10 @@ def _only(text: str, spans: Iterable[tuple[int, int]]) -> str:
 
 
 def _without(text: str, cut: Iterable[tuple[int, int]]) -> str:
-    """Blank everything in `cut` except directives."""
+    """Return `text` with spaces in place of everything in `cut` except directives.
+
+    `cut` has pairs of start and end offset.
+    """
     directives = [match.span() for match in preprocessor.DIRECTIVE.finditer(preprocessor.without_literals(text))]
     parts, behind, following = [], 0, 0
     for start, end in sorted(cut):
@@ -496,7 +499,7 @@ _KERNEL_MACRO: Final = re.compile(r"^[ \t]*#[ \t]*define\b(?:\\\r?\n|[^\n])*__gl
 
 
 def with_written_kernels(text: str) -> str:
-    """Expand macro calls that write kernels."""
+    """Return `text` with all macro calls expanded that write kernels."""
     if not _KERNEL_MACRO.search(text):
         return text
     called, macros = preprocessor.CalledMacros(text), preprocessor.words_of_macros(text)

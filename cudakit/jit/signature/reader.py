@@ -365,7 +365,11 @@ def _merged(first: _Kernel, second: _Kernel, source: outline.Outline) -> _Kernel
 
 
 def _shape(signature: Signature) -> tuple[tuple[object, ...], tuple[object, ...] | None]:
-    """Return what all declarations of a kernel share: no names, and no const of parameters passed by value."""
+    """Return the template parameters and the parameter types of a signature, in a form that all declarations share.
+
+    The form has no parameter names, and no const of parameters passed by value. The types are None if the parameters
+    cannot be parsed.
+    """
     numbers = {p.name: f"${i}" for i, p in enumerate(signature.template_parameters) if p.name}
 
     def plain(cpp: CppType | None) -> str:

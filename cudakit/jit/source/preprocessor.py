@@ -31,12 +31,12 @@ DIRECTIVE: Final = re.compile(r"^[ \t]*#[ \t]*(\w*)((?:\\\r?\n|[^\n])*)", re.MUL
 
 
 def blank(text: str) -> str:
-    """Replace `text` by spaces, newlines kept."""
+    """Return `text` with spaces in place of all characters but newlines."""
     return "\n".join(" " * len(line) for line in text.split("\n"))
 
 
 def without_comments(text: str) -> str:
-    """Blank the comments of `text`."""
+    """Return `text` with spaces in place of its comments."""
     return _LITERAL.sub(lambda match: blank(match[0]) if match[0][0] == "/" else match[0], text)
 
 
@@ -370,7 +370,10 @@ class CalledMacros:
         return "".join([*parts, text[behind:]])
 
     def _definition(self, name: str, at: int) -> _Definition | None:
-        """Return a macro's definition at offset `at`; the longest if conditionals choose, or if all follow it."""
+        """Return a macro's definition at offset `at`, or None for an unknown macro.
+
+        If conditionals choose among several definitions, or all follow `at`, return the longest.
+        """
         definitions = [definition for definition in self._definitions.get(name, ()) if definition.body is not None]
         before = [definition for definition in definitions if definition.offset < at]
         if before and self.is_certain(name, at):
@@ -379,7 +382,7 @@ class CalledMacros:
 
 
 def _body(definition: _Definition, arguments: list[str]) -> str:
-    """Return the expansion of a macro call."""
+    """Return the expansion of a call of a macro with these arguments."""
     parameters = definition.parameters
     last = len(parameters) - 1
     values = dict(zip(parameters, [*arguments[:last], ", ".join(arguments[last:])], strict=False))

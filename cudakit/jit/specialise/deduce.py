@@ -320,7 +320,10 @@ def argument_text(signature: Signature, parameter: TemplateParameter, value: Any
 
 
 def _named_dtype(text: str, book: TypeBook) -> np.dtype | None:
-    """Return the dtype that NumPy calls `text`, if the source has no type of that name."""
+    """Return the dtype with NumPy's name `text`, or None.
+
+    None if NumPy has no such dtype, C++ has no type for it, or the source has a type of this name.
+    """
     dtype = _dtype(text)
     if dtype is None or dtype.name != text or spelling(dtype) is None:
         return None

@@ -245,7 +245,7 @@ def agreed(read: BoundParameter, compiled: BoundParameter) -> BoundParameter:
 
 
 def _number(cpp: Named) -> np.dtype | None:
-    """Return the dtype of a number's type, complex numbers of any library included."""
+    """Return the dtype of a number's type, complex numbers of any library included; None for any other type."""
     is_complex = cpp.name in COMPLEX_TEMPLATES and cpp.arguments
     return scalar(f"cuda::std::complex<{cpp.arguments[0]}>" if is_complex and cpp.arguments else str(cpp))
 
@@ -498,7 +498,7 @@ class Specialization(NamedTuple):
 
     @property
     def title(self) -> str:
-        """Names of all requested kernels."""
+        """Name expressions of all requested kernels, separated by commas."""
         return ", ".join(name for name, _ in self.requested) or "no kernel"
 
     def among(self, others: Iterable[Specialization]) -> Specialization:
