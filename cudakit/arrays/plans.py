@@ -79,7 +79,7 @@ class Job(NamedTuple):
             place.launch(self.kernel, self.config, *operands, *self.numbers)
 
     def operands(self, arrays: Sequence[Any]) -> Sequence[Any]:
-        """Return the arrays as the kernel takes them."""
+        """Return the arrays as the kernel takes them: itself, or the memory that it spans (`flat`), for each array."""
         if self.views is None:
             return arrays
         return [x if view is None else flat(x, *view) for x, view in zip(arrays, self.views, strict=True)]

@@ -112,7 +112,7 @@ class Unit:
 
     @contextlib.contextmanager
     def loaded(self, stream: Any) -> Iterator[tuple[Variables, Mapping[str, str]]]:
-        """Yield the variables as the kernels of a stream see them, and the compiler's lowered names."""
+        """Yield the variables of the code that kernels on `stream` use, and the mangled names by name expression."""
         place = self._place(stream)
         with place.entered(), self.lock:
             image = self._image(place)

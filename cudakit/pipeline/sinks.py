@@ -55,7 +55,7 @@ class Sink(Protocol):
     """
 
     def write(self, item: Any) -> None:
-        """Take the next result."""
+        """Write the next result."""
 
     def __enter__(self) -> Any: ...
 

@@ -174,7 +174,7 @@ class Timeline:
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
-        """All work by kind and name, the longest busy first."""
+        """Stages of the timeline: all work by category and name, in descending order of busy time."""
         grouped: dict[tuple[Kind, str], list[Span]] = {}
         for span in self.spans:
             grouped.setdefault((span.kind, span.name), []).append(span)

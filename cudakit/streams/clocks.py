@@ -266,14 +266,14 @@ class Clocks(Segments):
         return used
 
     def step(self, stream: Name, touched: Touched, warmth: int) -> Callable[[Use, bool], Any]:
-        """Return `needed`, `wait`, `warm` and `use` as one function ``step(used, waits)``, valid while `version` stays.
+        """Return ``step(used, waits)``: it does `needed`, `wait`, `warm` and `use` at once, while `version` stays.
 
-        It records `used` as the stream's present use. It returns the use for which the stream must wait, and records
-        the wait if `waits` is True. It returns None if there is no such use, `COLD` if additionally no memory is warm.
-        It returns `MANY` and records nothing if several uses may be needed, or uses may have been repeated.
+        The function records `used` as the stream's present use. It returns the use for which the stream must wait, and
+        records the wait if `waits` is True. It returns None if there is no such use, `COLD` if additionally no memory
+        is warm. It returns `MANY` and records nothing if several uses may be needed, or uses may have been repeated.
 
-        A `Use` may be passed again at each launch: it replaces itself. Its event is then None. Streams' names are
-        compared by identity here.
+        The same `Use` may be passed again at each launch: it then replaces itself. Its event is then None. Streams'
+        names are compared by identity here.
         """
         entry = touched.steps.get(stream)
         if entry is None:

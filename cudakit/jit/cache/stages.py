@@ -193,7 +193,7 @@ def _compiled_parameters(
 
 
 def promised(parameters: Iterable[BoundParameter], compiled: Compiled, symbol: str) -> Iterator[BoundParameter]:
-    """Yield the parameters with the promises of tile code."""
+    """Yield the parameters, each with tile code's promises about its argument added."""
     promises = {promise.position: promise for promise in compiled.promises if promise.symbol == symbol}
     first = 0
     for parameter in parameters:

@@ -458,11 +458,12 @@ def _apart(program: tuple[Any, ...]) -> tuple[worker.Answer, str]:
 
 
 def _examined(request: Request, compiled: Compiled) -> Compiled:
-    """Return Tile IR with its promises; calls that tile code cannot make are errors.
+    """Return Tile IR with its promises added.
 
     Raises
     ------
     CompileError
+        If the code makes a call that tile code cannot make.
     """
     from cudakit.jit.compile import tile_bytecode, tile_ir
 

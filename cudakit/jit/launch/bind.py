@@ -226,11 +226,12 @@ def _shown(argument: Argument) -> str:
 
 
 def check_memory(argument: Argument, parameter: BoundParameter, callee: Callee, where: str) -> None:
-    """Check dtype, device and writability of memory.
+    """Check dtype, device and writability of memory that is passed for a parameter.
 
     Raises
     ------
     ArgumentError
+        If the kernel cannot use the memory. The message begins with `where`.
     """
     evidence = argument.evidence
     if parameter.dtype is not None and evidence.dtype is not None and not _same_elements(parameter, evidence.dtype):
@@ -486,7 +487,7 @@ def converter(parameter: BoundParameter, where: str) -> scalars.Converter:
 
 
 def _promised(fragment: Fragment, parameter: BoundParameter, argument: Argument, where: str) -> Fragment:
-    """Return the fragment of a number with promises of tile code."""
+    """Return the fragment of a number with the checks of tile code's promises added."""
     converter(parameter, where)(argument.value)
     return fragment._replace(guard=" and ".join((fragment.guard, *(guard for guard, _ in _promises(parameter)))))
 

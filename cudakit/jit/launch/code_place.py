@@ -46,7 +46,7 @@ class CodePlace(Protocol):
         """Arch that is compiled for, if the kernel names no other."""
 
     def describe(self, value: Any) -> Argument:
-        """Describe an argument at this place."""
+        """Return the description of a kernel argument for this place. An object that no kernel can take is refused."""
 
     def entered(self) -> contextlib.AbstractContextManager[None]:
         """Return a context manager in which kernels can be loaded."""
@@ -156,7 +156,7 @@ def _is_vector(cpp: CppType | None, value: Any) -> bool:
 def in_order(
     kernel: str, parameters: Sequence[str], arguments: tuple[Any, ...], keywords: Mapping[str, Any]
 ) -> tuple[Any, ...]:
-    """Return positional and keyword arguments in the order of the kernel's parameters."""
+    """Return positional and keyword arguments as one tuple, in the order of the kernel's parameters."""
     ordered = dict(zip(parameters, arguments, strict=False))
     for name, value in keywords.items():
         if name not in parameters:

@@ -114,7 +114,7 @@ def tensor_map_bytes(descriptor: Any) -> bytes:
 
 
 def native_config(stream: Stream, config: LaunchConfig) -> Any:
-    """Return the driver's form of a launch configuration on a stream."""
+    """Return a launch configuration on a stream as the driver's ``CUlaunchConfig``."""
     from cuda.bindings import driver
 
     native = driver.CUlaunchConfig()

@@ -46,7 +46,7 @@ class Variables(Protocol):
 
 
 class DeviceVariables(NamedTuple):
-    """The variables of code on the current device; `variable_names` are their names."""
+    """The variables of code on the current device; `variable_names` are their mangled names."""
 
     code: ObjectCode
     variable_names: tuple[str, ...]
@@ -147,7 +147,7 @@ class Code(NamedTuple):
     loaded: Any
 
     def has(self, specialization: Specialization) -> bool:
-        """Return whether the code contains a specialization's kernel, with the same meaning."""
+        """Return whether the code contains a specialization's kernel, made from the same generated source and edits."""
         generated = {piece for member in self.members for piece in (*member.prelude, *member.postlude)}
         is_there = not specialization.name_expression or specialization.name_expression in self.compiled.lowered
         same_heads = all(member.edits == specialization.edits for member in self.members)
@@ -207,7 +207,7 @@ class Image(ABC):
 
     @abstractmethod
     def add(self, specialization: Specialization) -> Code:
-        """Compile and load code that `codes` does not contain."""
+        """Compile and load code for a specialization that `codes` does not contain, and return the code."""
 
     @abstractmethod
     def load(self, specialization: Specialization, code: Code, parameters: tuple[BoundParameter, ...]) -> Any:

@@ -218,7 +218,11 @@ class Loaded:
             )
 
     def attributes(self, device_id: int, block: int | None, shared_bytes: int) -> Attributes:
-        """Return the kernel's resources on a device, and its occupancy at a block size (default: the best)."""
+        """Return the kernel's resources on a device, and its occupancy.
+
+        The occupancy is for blocks of `block` threads with `shared_bytes` of dynamic shared memory. `block` None: the
+        block size with the best occupancy.
+        """
         own = self.kernel.attributes[device_id]
         occupancy = self.kernel.occupancy
         block = block or int(occupancy.max_potential_block_size(shared_bytes, 0).max_block_size)
@@ -299,7 +303,7 @@ def check_sizes(
 
 
 def _joined(parameters: Iterable[BoundParameter], compiled: Iterable[int]) -> Iterator[int]:
-    """Yield the size of each parameter, the parts of a tensor together; then the sizes of further parameters."""
+    """Yield the size of each parameter in bytes, a tensor's parts as one size; then the sizes of further parameters."""
     left = iter(compiled)
     for parameter in parameters:
         parts = tuple(itertools.islice(left, parameter.parts))

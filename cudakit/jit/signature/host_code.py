@@ -525,7 +525,7 @@ def with_written_kernels(text: str) -> str:
 
 
 def without_gnu(text: str) -> str:
-    """Rewrite GNU's brace casts, ``(float2){1, 2}``, and statement expressions as C++."""
+    """Return `text` with GNU's brace casts, ``(float2){1, 2}``, and statement expressions rewritten as C++."""
     # Without the parentheses, GNU's brace cast is C++.
     return _statements_called(_COMPOUND.sub(lambda match: f"{match[1]} {match[2]} {match[3]}", text))
 

@@ -159,7 +159,7 @@ _LIBRARIES: Final = re.compile(
 
 
 def undeclared(host: str, declared_names: Container[str]) -> set[str]:
-    """Return the names in host code that neither it nor `declared_names` declares.
+    """Return the names that host code uses, and that neither host code nor `declared_names` declares.
 
     Parameters
     ----------

@@ -57,7 +57,7 @@ def parse(text: str) -> Declarations:
 
 @dataclass(frozen=True, slots=True)
 class _Kernel:
-    """A kernel's signature as found, before prototypes and alternatives of the preprocessor are merged."""
+    """One declaration of a kernel, before prototypes and alternatives of the preprocessor are merged."""
 
     signature: Signature
     offset: int

@@ -296,7 +296,7 @@ def _strided_parameter(name: str, cpp: Named) -> BoundParameter:
 
 
 def _written(signature: Signature) -> set[str]:
-    """Return the tensor parameters that are written out in all signatures of a kernel."""
+    """Return the names of the tensor parameters that all signatures of a kernel write out, prototypes included."""
     names = [parameter.name or f"parameter[{k}]" for k, parameter in enumerate(signature.parameters or ())]
     names_by_head = [{names[position] for position, *_ in head.parameters} for head in signature.heads]
     return set.intersection(*names_by_head) if names_by_head else set()
@@ -393,7 +393,7 @@ def _names(name: str, rank: int) -> list[str]:
 
 
 def part_types(cpp: CppType, rank: int, layout: TensorLayout) -> list[str]:
-    """Return the C++ types that a tensor parameter is compiled as."""
+    """Return the C++ types of the parameters that replace a tensor parameter: the address, the extents, the strides."""
     return [f"{tensor_arguments(cpp)[0]}* __restrict__", *["int"] * rank, *[layout.stride_type] * rank]
 
 
