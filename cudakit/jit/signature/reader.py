@@ -57,7 +57,7 @@ def parse(text: str) -> Declarations:
 
 @dataclass(frozen=True, slots=True)
 class _Kernel:
-    """One declaration of a kernel, before prototypes and alternatives of the preprocessor are merged."""
+    """A declaration of a kernel, before prototypes and alternatives of the preprocessor are merged."""
 
     signature: Signature
     offset: int
