@@ -352,7 +352,7 @@ class Races:
         )
 
     def _check_read_only(self, at: Accessed, plan: Plan, written: np.ndarray) -> None:
-        """Report a load of read-only data that the kernel has written, whatever the order."""
+        """Report a load of read-only data that the kernel has written, in any order."""
         rows, columns = np.nonzero((written > 0) & ((written & LANE) != NOBODY))
         if rows.size:
             self._race(at, plan, int(rows[0]), int(written[rows[0], columns[0]]), False)
