@@ -1,7 +1,7 @@
 """Analysis of a kernel before its code is written: thread numbers, barriers, saved registers, traits.
 
-A vector begins at a multiple of its width along x. The bits of the thread number above that width are therefore the
-same in all its lanes, as the warp's number is. The lower bits count the lanes.
+A vector begins at a multiple of its width along x. The bits of the thread number above the width are therefore the same
+in all lanes of the vector, as the warp's number is. The lower bits count the lanes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _COMPARED = {
 
 
 def thread_numbers(function: Function, layout: Layout) -> frozenset[str]:
-    """Return the registers that hold the threads' x, which is never negative."""
+    """Return the names of the registers that hold ``threadIdx.x``, which is never negative."""
     if not layout.rows:
         return frozenset()
     written = [name for instr in function.code for name in targets(instr)]
@@ -53,7 +53,7 @@ def thread_numbers(function: Function, layout: Layout) -> frozenset[str]:
 
 
 def thread_shape(instr: Instruction, numbers: frozenset[str], width: int) -> Shape:
-    """Return the shape of a result computed from a thread number, or None where no special rule holds."""
+    """Return the shape of a result computed from a thread number, or None if no special rule holds."""
     if instr.guard is not None or len(instr.operands) != 3 or instr.modifiers[-1] not in _INTEGERS:
         return None
     _, source, by = instr.operands
@@ -74,7 +74,7 @@ def thread_shape(instr: Instruction, numbers: frozenset[str], width: int) -> Sha
 
 
 def emit_of_threads(instr: Instruction, b: Builder, shape: Shape) -> None:
-    """Write a result computed from a thread number, from the first lane's."""
+    """Write code for a result computed from a thread number, by the first lane's number."""
     type_name, text = instr.modifiers[-1], b.text
     target, _, by = instr.operands
     assert isinstance(by, Immediate)
@@ -98,9 +98,11 @@ class Saves:
     Parameters
     ----------
     flow : Flow
+        Control flow of the kernel.
     shapes : Shapes
+        Shapes of the kernel's registers.
     whole : bool
-        Whether all live registers are saved and loaded at each barrier: where lanes of a vector may wait divergently.
+        Whether all live registers are saved and loaded at each barrier: if lanes of a vector may wait divergently.
     """
 
     def __init__(self, flow: Flow, shapes: Shapes, whole: bool) -> None:
@@ -141,7 +143,7 @@ class Saves:
         ends: dict[int, int],
         entered: set[tuple[int, int]],
     ) -> None:
-        """Compute the registers that may have been written since the last barrier, at the beginning of each block."""
+        """Add to `changed`, by block, the registers that may have been written since the last barrier."""
         open_ = list(flow.order)
         while open_:
             number = open_.pop(0)
@@ -156,7 +158,7 @@ class Saves:
     def _needed(
         self, flow: Flow, used: list[set[str]], written: list[set[str]], ends: dict[int, int]
     ) -> dict[int, set[str]]:
-        """Return the registers that are read or saved before the next barrier, at the beginning of each block."""
+        """Return, by block, the registers that are read or saved between the block's begin and the next barrier."""
         needed: dict[int, set[str]] = {}
         moved = True
         while moved:
@@ -174,7 +176,9 @@ class Saves:
 
 
 class States:
-    """Memory in which the vectors of a block save their registers; the first eight bytes say where a vector resumes.
+    """Memory in which the vectors of a block save their registers.
+
+    The first eight bytes of a vector's state have the number of the place where the vector resumes.
 
     Attributes
     ----------
@@ -192,7 +196,7 @@ class States:
         self.bytes = 64
 
     def of(self, states: X, vector: X) -> str:
-        """Return the address of a vector's state."""
+        """Write code for the address of a vector's state; return its name."""
         return self._text.at(states, self._text.binary("mul", vector, X("i64", "%state.bytes")))
 
     def begin(self, states: X, vector: X) -> None:
@@ -205,11 +209,14 @@ class States:
         self._text.lines = [line.replace("%state.bytes", str(self.bytes)) for line in self._text.lines]
 
     def resume_at(self, number: int) -> None:
-        """Write the number of the place where the vector resumes."""
+        """Write code that stores the number of the place where the vector resumes."""
         self._text.store(constant("i64", number), self.at)
 
     def place(self, name: str, part: str, type_: str) -> str:
-        """Return the address where a part of a register, or another named value, is saved."""
+        """Write code for the address where a part of a register, or another named value, is saved; return its name.
+
+        The first call for a part also reserves bytes for it in the state.
+        """
         offset = self._places.get((name, part))
         if offset is None:
             element = X(type_, "").element
@@ -221,21 +228,21 @@ class States:
         return self._text.at(self.at, offset)
 
     def save(self, names: Iterable[str]) -> None:
-        """Save registers."""
+        """Write code that saves registers."""
         self._move_all(names, load=False)
 
     def load(self, names: Iterable[str]) -> None:
-        """Load saved registers."""
+        """Write code that loads saved registers."""
         self._move_all(names, load=True)
 
     def _move_all(self, names: Iterable[str], load: bool) -> None:
-        """Move registers between their saved places and their own."""
+        """Write code that moves registers from their saved places to their own (`load`), or back."""
         for name in sorted(names):
             for part, type_ in self._b.types_of(name):
                 self.move(type_, self.place(name, part, type_), self._b.place_of(name, part), load)
 
     def move(self, type_: str, saved: str, place: str, load: bool) -> None:
-        """Move a value between its saved place and its register; masks are saved as bits."""
+        """Write code that moves a value from its saved place to its own (`load`), or back; masks are saved as bits."""
         text, b = self._text, self._b
         if X(type_, "").element == "i1":
             bits = f"i{b.width}" if type_[0] == "<" else "i8"
@@ -309,17 +316,19 @@ class Analysis:
     flow : Flow
         Control flow of the kernel.
     shapes : Shapes
-        Shapes of its registers.
+        Shapes of the kernel's registers.
     threads : frozenset of str
-        Registers that hold the threads' x.
+        Registers that hold ``threadIdx.x``.
     raw : set of str
         Registers of float32 that only arithmetic writes: their NaN are made canonical when they are read.
     lasting : set of str
         Predicates written once, whose `Verdict` holds in all later blocks.
     uses_shared : bool
         Whether the kernel may access shared memory.
-    barriers, divergent_barriers : list of int
-        Blocks that end at a barrier, and those of them in divergent code.
+    barriers : list of int
+        Blocks that end at a barrier.
+    divergent_barriers : list of int
+        Blocks of `barriers` that are in divergent code.
     divergent_polls, convergent_polls : list of int
         Headers of polling loops in divergent code, and in convergent code.
     has_counted_barriers : bool
@@ -332,7 +341,7 @@ class Analysis:
     Raises
     ------
     Refusal
-        Where the table has no entry for an instruction.
+        If the table has no entry for an instruction.
     """
 
     def __init__(self, context: Context, layout: Layout) -> None:

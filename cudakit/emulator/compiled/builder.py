@@ -24,7 +24,7 @@ from cudakit.emulator.ptx.program import Group, Immediate, Instruction, Operand,
 
 
 class X(NamedTuple):
-    """A value of the IR: its type, and its name or a constant."""
+    """A value of the IR: its type, and its name or the text of a constant."""
 
     type: str
     name: str
@@ -56,7 +56,7 @@ class Text:
         self.here = "entry"
 
     def fresh(self, stem: str = "v") -> str:
-        """Return an unused name."""
+        """Return a name that no value or label has, which begins with `stem`."""
         self._count += 1
         return f"{stem}.{self._count}"
 
@@ -79,37 +79,43 @@ class Text:
     # ── the usual instructions ──
 
     def binary(self, opcode: str, a: X, b: X | int) -> X:
-        """Append an instruction of two operands; an integer stands for a constant of the first one's type."""
+        """Append an instruction of two operands; return its value.
+
+        An integer stands for a constant of the first operand's type.
+        """
         return self.make(f"{opcode} {a}, {_operand(a, b)}", a.type)
 
     def compare(self, how: str, a: X, b: X | int) -> X:
-        """Append ``icmp`` or ``fcmp``, by the types."""
+        """Append ``icmp`` or ``fcmp``, by the operands' types; return its value."""
         opcode = "fcmp" if a.element in ("float", "double", "half") else "icmp"
         return self.make(f"{opcode} {how} {a}, {_operand(a, b)}", like(a, "i1"))
 
     def cast(self, opcode: str, a: X, element: str) -> X:
-        """Append a cast to another element type, where the types differ."""
+        """Append a cast to another element type; return its value, or `a` if the types are the same."""
         to = like(a, element)
         return a if to == a.type else self.make(f"{opcode} {a} to {to}", to)
 
     def select(self, chosen: X, a: X, b: X) -> X:
-        """Append a ``select`` by a truth."""
+        """Append a ``select`` of `a`, if `chosen` is true, or `b`; return its value."""
         return self.make(f"select {chosen}, {a}, {b}", a.type)
 
     def call(self, name: str, type_: str, *arguments: X | int | str) -> X:
-        """Call a function; an integer argument has 64 bits, a name is a pointer."""
+        """Append a call of a function; return its value.
+
+        An integer argument has 64 bits; a name is a pointer.
+        """
         return self.make(self._called(f"@{name}", type_, arguments), type_)
 
     def run(self, name: str, *arguments: X | int | str) -> None:
-        """Call a function that returns nothing."""
+        """Append a call of a function that returns nothing."""
         self.do(self._called(f"@{name}", "void", arguments))
 
     def call_through(self, pointer: X, *arguments: X | int | str) -> X:
-        """Call a function that returns 64 bits by its address."""
+        """Append a call of a function at an address, which returns 64 bits; return its value."""
         return self.make(self._called(pointer.name, "i64", arguments), "i64")
 
     def _called(self, callee: str, type_: str, arguments: Sequence[X | int | str]) -> str:
-        """Return the text of a call, and declare intrinsics."""
+        """Return the text of a call, and declare the function if it is an intrinsic."""
         typed = [
             X("ptr", a) if isinstance(a, str) else constant("i64", a) if isinstance(a, int) else a for a in arguments
         ]
@@ -118,7 +124,7 @@ class Text:
         return f"call {type_} {callee}({', '.join(map(str, typed))})"
 
     def load(self, type_: str, pointer: X | str, attributes: str = "") -> X:
-        """Append a load."""
+        """Append a load; return its value."""
         return self.make(f"load {type_}, ptr {_name(pointer)}{attributes}", type_)
 
     def store(self, value: X, pointer: X | str, attributes: str = "") -> None:
@@ -126,7 +132,7 @@ class Text:
         self.do(f"store {value}, ptr {_name(pointer)}{attributes}")
 
     def shuffled(self, x: X, places: Iterable[int], other: X | None = None) -> X:
-        """Shuffle elements of a vector, and of `other` behind it, by their numbers."""
+        """Append a shuffle of elements of a vector, and of `other` behind it, by their numbers; return its value."""
         items = [f"i32 {place}" for place in places]
         order = f"<{len(items)} x i32> <{', '.join(items)}>"
         type_ = f"<{len(items)} x {x.element}>"
@@ -134,7 +140,10 @@ class Text:
 
     @contextmanager
     def when(self, chosen: X, do: str = "do", skip: str = "skip") -> Iterator[None]:
-        """Append code that runs where a condition holds."""
+        """Append code that runs if `chosen` is true: the code written in the block.
+
+        `do` and `skip` are stems of the labels.
+        """
         do, skip = self.fresh(do), self.fresh(skip)
         self.branch(chosen, do, skip)
         self.label(do)
@@ -147,7 +156,7 @@ class Text:
         self.do('fence syncscope("singlethread") seq_cst')
 
     def phi(self, type_: str, *incoming: tuple[X, str]) -> X:
-        """Append a value that depends on the preceding block."""
+        """Append a ``phi``: one of several values, each with the label of the preceding block; return its value."""
         return self.make(f"phi {type_} " + ", ".join(f"[ {x.name}, %{label} ]" for x, label in incoming), type_)
 
     def branch(self, chosen: X, then: str, otherwise: str) -> None:
@@ -159,7 +168,7 @@ class Text:
         self.do(f"br label %{to}")
 
     def at(self, base: X | str, offset: X | int, element: str = "i8") -> str:
-        """Return a pointer `offset` bytes, or elements, behind another."""
+        """Append code for a pointer `offset` bytes, or elements, behind `base`; return its name."""
         offset = constant("i64", offset) if isinstance(offset, int) else offset
         return self.make(f"getelementptr {element}, ptr {_name(base)}, {offset}", "ptr").name
 
@@ -173,7 +182,7 @@ def _operand(a: X, b: X | int) -> str:
 
 
 def like(a: X, element: str) -> str:
-    """Return the type of `element` with as many elements as `a` has."""
+    """Return the type of `element` with the shape of `a`: a vector of as many elements, or the element type."""
     return f"{a.type[: a.type.index('x ') + 2]}{element}>" if a.is_vector else element
 
 
@@ -203,7 +212,7 @@ def constant(type_: str, value: int) -> X:
 
 
 def _double_bits(single: int) -> int:
-    """Return the float64 bits by which LLVM writes a float32."""
+    """Return the bits of a float32, passed as bits, as a float64, by which LLVM writes a float32."""
     if single & 0x7F80_0000 == 0x7F80_0000:  # infinity and NaN, whose payload is kept
         return (single >> 31) << 63 | 0x7FF0_0000_0000_0000 | (single & 0x7F_FFFF) << 29
     (value,) = struct.unpack("<f", struct.pack("<I", single))
@@ -217,10 +226,10 @@ FLOATS = {"f32": "float", "f64": "double"}
 
 @dataclass(slots=True)
 class Value:
-    """Value of an operand over the lanes of a vector.
+    """Value of an operand over the lanes of a vector: its shape, and IR values.
 
-    `x` is the one value, the base of an affine value, or the vector. `narrow` is the base in fewer bits, of an affine
-    value extended from these.
+    `x` is the one value, the base of an affine value, or the vector. `narrow` is the base in fewer bits, for an affine
+    value that was extended from them.
     """
 
     shape: Shape
@@ -234,7 +243,7 @@ def value_of(x: X) -> Value:
 
 
 class LaneAccess(NamedTuple):
-    """A lane's access to memory: space, elements of a size, and the mode that memory notes."""
+    """A lane's access to memory: space, size and number of elements, and the mode that memory notes."""
 
     space: str
     size: int
@@ -253,26 +262,29 @@ class Site(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """Range that accesses by a register are inside ("" for shared memory), and the register's value in 64 bits."""
+    """The range that accesses by a register were checked against ("" for shared memory), and the register's value.
+
+    The value has 64 bits.
+    """
 
     range: str
     base: X
 
 
 def bits_of(type_name: str) -> int:
-    """Return the bits of a register of a PTX type."""
+    """Return the number of bits of a register of a PTX type."""
     return 1 if type_name == "pred" else 8 * STORAGE[type_name].itemsize
 
 
 class Builder:
-    """IR of one kernel for one layout.
+    """Builder of the IR of one kernel for one layout.
 
     Attributes
     ----------
     text : Text
         Lines of the function.
     mask : X or None
-        Lanes that the current instruction runs for; None for all of the vector.
+        Mask of the lanes that the current instruction runs for; None for all of the vector.
     """
 
     context: Context
@@ -343,11 +355,11 @@ class Builder:
     # ── names and types ──
 
     def vector(self, element: str) -> str:
-        """Return the type of a vector of the layout's width."""
+        """Return the type of a vector of `element`, a value for each lane."""
         return f"<{self.width} x {element}>"
 
     def iota(self, element: str, stride: int = 1) -> X:
-        """Return 0, stride, 2 · stride, … over the lanes."""
+        """Return a constant vector over the lanes: 0, stride, 2 · stride, …"""
         return self.lane_constants(element, (lane * stride for lane in range(self.width)))
 
     def lane_constants(self, element: str, values: Iterable[int]) -> X:
@@ -355,7 +367,7 @@ class Builder:
         return X(self.vector(element), f"<{', '.join(str(constant(element, value)) for value in values)}>")
 
     def spread(self, x: X) -> X:
-        """Return the same value in all lanes."""
+        """Return a vector with the value `x` in all lanes."""
         if x.is_vector:
             return x
         if x.name[0] not in "%@":
@@ -365,7 +377,7 @@ class Builder:
         return self.text.make(f"shufflevector {inserted}, {type_} poison, <{self.width} x i32> zeroinitializer", type_)
 
     def lanes(self, value: Value) -> X:
-        """Return a value as a vector."""
+        """Return a value as a vector, also a uniform or affine one."""
         if not isinstance(value.shape, Affine):
             return self.spread(value.x)
         narrow_shape, type_ = value.shape.narrow, value.x.type
@@ -379,7 +391,7 @@ class Builder:
         return self.text.binary("add", scaled, self.spread(self.text.binary("sub", value.x, first)))
 
     def valid(self, value: Value) -> X | None:
-        """Return whether no lane of an affine value has wrapped around; None where none can."""
+        """Return the truth that no lane of an affine value has wrapped around; None if none can."""
         if not isinstance(value.shape, Affine) or value.shape.narrow is None or value.narrow is None:
             return None
         narrow_shape, first = value.shape.narrow, value.narrow
@@ -390,24 +402,24 @@ class Builder:
         return self.text.compare("eq", last, straight)
 
     def alloca(self, type_: str, stem: str, count: int = 1) -> str:
-        """Allocate a place on the stack, and return its name."""
+        """Allocate memory on the stack for `count` values of a type; return its name."""
         name = f"%{self.text.fresh(stem)}"
         size = f", i64 {count}" if count > 1 else ""
         self.allocas.append(f"  {name} = alloca {type_}{size}, align 256")
         return name
 
     def slot(self, slot: int) -> str:
-        """Return the address of a word of the launch."""
+        """Return the address of a word that the launch and its code share, by its number in `Slot`."""
         return self.text.at("%ctx", int(slot), "i64")
 
     def word(self, slot: int, type_: str = "i64") -> X:
-        """Return a word of the launch that does not change during the launch."""
+        """Return the value of a shared word that does not change during the launch, by its number in `Slot`."""
         return self.text.load(type_, self.slot(slot), ", !invariant.load !0")
 
     # ── registers ──
 
     def place_of(self, name: str, part: str = "") -> str:
-        """Return the place of a register's part."""
+        """Return the name of the memory that holds a register's part."""
         return f"%r{self.numbers[name]}{part}"
 
     def types_of(self, name: str) -> list[tuple[str, str]]:
@@ -464,7 +476,7 @@ class Builder:
         return operand.value if isinstance(operand, Immediate) else None
 
     def holds(self, guard: tuple[Register, bool]) -> Value:
-        """Return whether a guard holds."""
+        """Return the truth of a guard: a predicate, which may be negated."""
         register, negated = guard
         chosen = self.read(register, "pred")
         return Value(chosen.shape, self.text.binary("xor", chosen.x, 1)) if negated else chosen
@@ -476,7 +488,7 @@ class Builder:
         return Value(value.shape, self.text.select(nan, constant(value.x.type, 0x7FFF_FFFF), value.x))
 
     def resized(self, value: Value, bits: int, signed: bool) -> Value:
-        """Return a value in another number of bits; an affine value stays affine where no lane has wrapped around."""
+        """Return a value in another number of bits; an affine value stays affine if no lane has wrapped around."""
         has = int(value.x.element[1:])
         if has == bits or bits == 1 or has == 1:
             return value
@@ -545,7 +557,7 @@ class Builder:
     # ── lanes ──
 
     def all_lanes(self) -> X:
-        """Return the mask, or a mask of all lanes where there is none."""
+        """Return the current mask, or a mask of all lanes if there is no mask."""
         return self.mask if self.mask is not None else constant(self.vector("i1"), 1)
 
     def lane_bits(self, mask: X | None = None) -> X:
@@ -553,15 +565,15 @@ class Builder:
         return self.text.cast("zext", self.bits(self.all_lanes() if mask is None else mask), "i64")
 
     def among(self, lanes: X) -> X:
-        """Return the lanes that are in the mask too."""
+        """Return the mask of the lanes that are in `lanes` and in the current mask."""
         return lanes if self.mask is None else self.text.binary("and", lanes, self.mask)
 
     def all_of(self, conditions: Sequence[X]) -> X:
-        """Return whether all conditions hold."""
+        """Return the truth that all conditions hold."""
         return reduce(lambda left, other: self.text.binary("and", left, other), conditions)
 
     def any_of(self, mask: X) -> X:
-        """Return whether a mask has any lane."""
+        """Return the truth that a mask has any lane."""
         return self.text.compare("ne", self.bits(mask), 0)
 
     def bits(self, mask: X) -> X:
@@ -573,7 +585,7 @@ class Builder:
         return self.text.make(f"bitcast {bits} to {self.vector('i1')}", self.vector("i1"))
 
     def carry(self) -> str:
-        """Return the place of the lanes' carry flags."""
+        """Return the name of the memory that holds the lanes' carry flags."""
         if self._carry is None:
             self._carry = self.alloca(self.vector("i1"), "carry")
             self.starts.append(f"  store {constant(self.vector('i1'), 0)}, ptr {self._carry}")
@@ -582,7 +594,7 @@ class Builder:
     # ── errors ──
 
     def site(self, lane_access: LaneAccess | None = None) -> int:
-        """Return the number by which an error names the current instruction and its access."""
+        """Return the number of the site by which an error names the current instruction and its access."""
         assert self.instr is not None
         site = Site(self._places[id(self.instr)], lane_access)
         if not self.sites or self.sites[-1] != site:
@@ -590,7 +602,10 @@ class Builder:
         return len(self.sites) - 1
 
     def stop_where(self, bad: X, numbers: X, lane_access: LaneAccess | None = None) -> None:
-        """Leave the kernel with an error at the first of the `bad` lanes; `numbers` has each lane's for the message."""
+        """Write code that leaves the kernel with an error at the first of the `bad` lanes.
+
+        `numbers` has a number for each lane, which the message names.
+        """
         text, lanes = self.text, self.bits(bad)
         wrong, well = text.fresh("wrong"), text.fresh("well")
         text.do(f"br {text.compare('ne', lanes, 0)}, label %{wrong}, label %{well}, !prof !1")
@@ -604,13 +619,16 @@ class Builder:
         text.label(well)
 
     def call_back(self, mask: X, values: str) -> None:
-        """Call Python for the current instruction, for lanes as 64 bits, with the place of their values."""
+        """Write a call of Python for the current instruction.
+
+        `mask` has the lanes as 64 bits, and `values` is the name of the memory that holds the lanes' values.
+        """
         back = self.text.load("ptr", self.slot(Slot.CALL))
         failed = self.text.call_through(back, "%ctx", self.site(), self.first_thread, self.block_number, mask, values)
         self.fail_if(self.text.compare("ne", failed, 0))
 
     def fail_if(self, failed: X) -> None:
-        """Leave the kernel with an error that a helper has recorded."""
+        """Write code that leaves the kernel if `failed` is true, with an error that a helper has recorded."""
         after = self.text.fresh("fine")
         self.text.do(f"br {failed}, label %failed, label %{after}, !prof !1")
         self.text.label(after)

@@ -1,4 +1,4 @@
-"""Helper functions that compiled kernels call where an access leaves the fast path.
+"""Helper functions that compiled kernels call if an access leaves the fast path.
 
 Each helper is written as IR once, when the first kernel is loaded, with Python's operators and `with` blocks.
 """
@@ -268,7 +268,10 @@ def _record_error(ctx: Word, site: Word, address: Word, thread: Word, block: Wor
 
 @_helper("i64")
 def _row_of(f: Routine, ctx: Word, address: Word, size: Word) -> None:
-    """Return the row of the allocation table for an access: start, end, whether it is read-only, flags. 0: none."""
+    """Return the address of an access's row in the table of allocations, or 0.
+
+    A row has start, end, whether the allocation is read-only, and flags.
+    """
     number = f.variable(ctx[Slot.TABLE_COUNT])
     with f.loop(lambda: number.now.differs(0)):
         number.now -= 1
@@ -280,7 +283,7 @@ def _row_of(f: Routine, ctx: Word, address: Word, size: Word) -> None:
 
 @_helper("i64")
 def _find(f: Routine, ctx: Word, thread: Word, address: Word, size: Word, use: Word, space: Word, row: Word) -> None:
-    """Return the host address of an access; 0: the access is refused.
+    """Return the host address of an access; 0 if the access is refused.
 
     LOW, HIGH (the span), SHIFT and FLAGS (0: none) of the launch's words are set to the range of addresses for which
     the answer holds. For an empty range the span is 0 and LOW is an address that no pointer has.
@@ -441,7 +444,7 @@ def arrive(f: Routine, ctx: Word, space: Word, address: Word, comes: Word, owed:
 def _bytes(
     f: Routine, ctx: Word, thread: Word, block: Word, address: Word, count: Word, use: Word, space: Word
 ) -> None:
-    """Return the host address of bytes in one allocation; 0 where they are not."""
+    """Return the host address of `count` bytes; 0 if they are not in one allocation."""
     host = f.call(locate, ctx, 0, thread, block, address, 16, use, space, 0)
     inside = address - ctx[Slot.LOW] + count - 16 <= ctx[Slot.HIGH]
     f.give((host.differs(0) & inside).select(host, 0))

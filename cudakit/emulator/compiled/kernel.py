@@ -1,8 +1,8 @@
 """Kernels as LLVM IR: their blocks one after the other, run for each vector of each block of threads.
 
 Divergent lanes
-    Each divergent basic block has a mask of the lanes that wait for it. These blocks are passed in one order, and each
-    runs for the lanes that wait there. A loop repeats until none waits at its header.
+    Each divergent basic block has a mask of the lanes that wait for the block. Divergent blocks are passed in one
+    order, and each runs for the lanes that wait for it. A loop repeats until no lane waits at its header.
 Accesses that are checked together
     The same lanes run each instruction of a block, so their addresses are known before it begins. The addresses of one
     register lie between two bounds, which are checked against one allocation. If they are inside, the block runs
@@ -41,7 +41,7 @@ _MOST_READ = 3
 
 @dataclass
 class Reach:
-    """Accesses of a block by one register: their bounds around its value, and their alignment."""
+    """Accesses of a block by one register: bounds of their addresses around its value, and their alignment."""
 
     base: Register
     code: int
@@ -158,7 +158,7 @@ def _join(into: Reach, reach: Reach) -> None:
 
 
 def check_together(b: Builder, reaches: list[Reach], otherwise: str) -> list[Checked]:
-    """Check the accesses of all active lanes; jump to a label where one is outside.
+    """Write the check of the accesses of all active lanes, with a jump to `otherwise` if one is outside.
 
     Return the range of each register.
     """
@@ -250,7 +250,7 @@ def _check_range(
 
 
 def _continue_if(b: Builder, conditions: list[X], otherwise: str) -> None:
-    """Continue where all conditions hold, else jump to a label."""
+    """Write code that continues if all conditions hold, else jumps to a label."""
     if conditions:
         on = b.text.fresh("on")
         b.text.do(f"br {b.all_of(conditions)}, label %{on}, label %{otherwise}, !prof !2")

@@ -11,7 +11,7 @@ from cudakit.emulator.machine.state import Geometry
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Properties of a block's shape and of the CPU for which code is made."""
+    """Layout of threads in vectors: properties of the thread block's shape, and of the CPU for which code is made."""
 
     #: Lanes of a vector.
     width: int
@@ -51,7 +51,7 @@ def layout_of(
 
 
 class Effort(NamedTuple):
-    """Effort spent on a kernel's code, by its length."""
+    """Effort spent on a kernel's code, which depends on the code's length."""
 
     #: Whether blocks have one body only, and no second one for vectors with all lanes active.
     single: bool
@@ -118,7 +118,7 @@ class Slot(IntEnum):
 
 
 class Ending(IntEnum):
-    """Reason for which code returns."""
+    """Reason for which a kernel's code returns."""
 
     FINISHED = 0
     FAILED = 1  # an error that is recorded

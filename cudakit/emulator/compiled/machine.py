@@ -32,7 +32,7 @@ class _ModuleCode:
 
 @dataclass(slots=True)
 class _History:
-    """History of a module's kernels, kept as long as the module."""
+    """History of a module's kernels, as long as the module lives: steps on the interpreter, compiles and warnings."""
 
     #: Cost of each kernel on the interpreter so far, in steps.
     spent: dict[str, float] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Machine:
     def find(self, launch: Launch, eager: bool) -> Compiled | Refusal:
         """Return a launch's kernel as machine code, or the reason why there is none.
 
-        The kernel is compiled now if it will pay, or if `eager`.
+        The kernel is compiled now if its compile will pay, or if `eager`.
         """
         module, entry, geometry = launch.module, launch.entry, launch.geometry
         if geometry.cluster != (1, 1, 1) or geometry.has_cluster:
@@ -149,7 +149,7 @@ _machine = Machine()
 
 
 def run(launch: Launch, otherwise: Callable[[Launch], None], eager: bool) -> None:
-    """Run a launch as machine code where that is possible and pays, else by `otherwise`."""
+    """Run a launch as machine code if that is possible and pays, else by `otherwise`."""
     if launch.observers or launch.step_budget is not None or launch.schedule is not None:
         launch.why = "a watched, ordered or bounded launch goes step by step"
         otherwise(launch)

@@ -249,7 +249,7 @@ def _compiler() -> str:
 
 @dataclass(eq=False)
 class Frame:
-    """Memory and words shared by launches of one kernel with one geometry."""
+    """Memory and shared words of launches of one kernel with one geometry."""
 
     geometry: Geometry
     words: Any
@@ -259,7 +259,7 @@ class Frame:
     parameters: Any
 
     def update_table(self, memory: Memory) -> None:
-        """Write the table of allocations."""
+        """Write the table of allocations that the code reads."""
         flags_from = getattr(memory.watcher, "flags_from", None)
         rows = memory.table if flags_from is None else memory.flagged(flags_from)
         address, length = rows.buffer_info()

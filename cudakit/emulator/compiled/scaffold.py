@@ -97,7 +97,7 @@ def turns_of_strip(b: Builder, block: X, where: list[X], across: X, vectors: X) 
 
 
 def _following(block: X, count: X) -> str:
-    """Return the code that leads `count` blocks on."""
+    """Return the IR instruction that makes ``%block.next``, `count` blocks behind `block`."""
     return f"%block.next = add {block}, {count.name}"
 
 
@@ -108,12 +108,14 @@ TRUE, FALSE = X("i1", "true"), X("i1", "false")
 
 
 class Scaffold:
-    """Code around a kernel's own, which is written between `begin` and `end`.
+    """Code around a kernel's own code, which is written between `begin` and `end`.
 
     Parameters
     ----------
     analysis : Analysis
+        Analysis of the kernel.
     effort : Effort
+        Effort spent on the kernel's code.
     """
 
     #: Existing lanes of the vector; None: all.
@@ -193,11 +195,11 @@ class Scaffold:
     # ── lanes ──
 
     def whole(self) -> X:
-        """Return all existing lanes, as bits."""
+        """Return the bits of all lanes that exist in the vector."""
         return self.b.bits(self.full) if self.full is not None else constant(self.b.mask_type, -1)
 
     def send(self, to: int, lanes: X) -> None:
-        """Let lanes, as bits, wait for a block."""
+        """Write code that lets lanes, as bits, wait for a block, by its number."""
         text, b = self.text, self.b
         if to == self.flow.end:
             alive = text.load(b.mask_type, self.alive)
@@ -339,7 +341,7 @@ class Scaffold:
         text.label("reset.done")
 
     def _go_on(self) -> None:
-        """Resume a vector where it has waited."""
+        """Write the code that resumes a vector at the place where it has waited."""
         analysis, resume = self.analysis, self.text.load("i64", self.states.at)
         convergent = [number for number in analysis.barriers if number not in self.divergent]
         cases = " ".join(
@@ -589,7 +591,7 @@ class Waiting:
         text.do(f"ret i64 {Ending.STUCK:d}")
 
     def _any_of(self, masks: list[str]) -> X:
-        """Return whether any of these masks has lanes."""
+        """Return the truth that any of these masks has lanes."""
         b, text = self.b, self.text
         lanes = none = constant(b.mask_type, 0)
         for place in masks:
@@ -671,7 +673,7 @@ class Waiting:
         text.jump(scaffold.chain(0))
 
     def _reduced(self, number: int, mask: X | None) -> None:
-        """Write a barrier's result for the lanes that it releases."""
+        """Write the result of a barrier that reduces predicates, for the lanes that it releases."""
         b, text, instr = self.b, self.text, self.analysis.last_of(number)
         if "red" not in instr.modifiers:
             return

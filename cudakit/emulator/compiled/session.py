@@ -171,12 +171,12 @@ class Session:
         self._frames: dict[int, Frame] = {}
 
     def run(self) -> None:
-        """Run all blocks.
+        """Run all blocks of the launch.
 
         Raises
         ------
         EmulationError
-            Of the failed block with the lowest number.
+            For the failed block with the lowest number.
         """
         _sessions.append(self)
         try:
@@ -283,7 +283,7 @@ class Session:
         return 0, frame
 
     def _raised(self, raised: Any) -> None:
-        """Keep an exception that a signal handler raised outside any try block."""
+        """Keep an exception that a signal handler raised outside any try block, and stop the launch."""
         self.failure, self.stops = raised.exc_value, True
 
     def _frame(self, core: int) -> Frame:
@@ -375,7 +375,7 @@ class Session:
             table[row, lanes] = registers.registers[context.numbers[name]][index]
 
     def _table(self, values: int, rows: int) -> np.ndarray:
-        """Return the values that lanes hand over and get back: rows of eight bytes a lane."""
+        """Return a view of the values that lanes hand over and get back: rows of eight bytes a lane."""
         width = self.compiled.layout.width
         table = (ctypes.c_uint64 * (width * rows)).from_address(values)
         return np.ctypeslib.as_array(table).reshape(rows, width)

@@ -16,7 +16,7 @@ from cudakit.emulator.ptx.program import Function, Immediate, Instruction, Opera
 
 @dataclass(frozen=True, slots=True)
 class Narrow:
-    """The fewer bits from which an affine value was extended; there its lanes may wrap around."""
+    """The fewer bits from which an affine value was extended, with its stride; in them its lanes may wrap around."""
 
     bits: int
     stride: int
@@ -25,9 +25,9 @@ class Narrow:
 
 @dataclass(frozen=True, slots=True)
 class Affine:
-    """Lane i holds base + i · stride.
+    """Shape of a register whose lane i holds base + i · stride.
 
-    A value extended from fewer bits is affine only where no lane wrapped around in those bits. In general lane i holds
+    A value extended from fewer bits is affine only if no lane wrapped around in those bits. In general lane i holds
     base + factor · (lane i's extended narrow value - lane 0's).
     """
 
@@ -80,11 +80,13 @@ class Shapes:
     Parameters
     ----------
     function : Function
+        The function.
     flow : Flow
+        Control flow of the function.
     special : callable
-        Returns the shape of a special register.
+        Function that returns the shape of a special register.
     transfer : callable
-        Returns the shape of an instruction's result, given a function for the shape of an operand.
+        Function that returns the shape of an instruction's result, given a function for the shape of an operand.
     """
 
     function: Function

@@ -39,7 +39,7 @@ class Inlined:
     function : Function
         The inlined kernel.
     origins : dict of int to Function
-        Function that an instruction was taken from, by the instruction's ``id``, where it is not the kernel.
+        Function that an instruction was taken from, by the instruction's ``id``, if it is not the kernel.
 
     Raises
     ------
@@ -161,7 +161,7 @@ def _is_variable(instr: Instruction, parameters: set[str]) -> bool:
 
 
 def _moves(instr: Instruction, into: Function) -> list[Instruction]:
-    """Return moves between registers in place of a load or store of a call's variable."""
+    """Return moves between registers that replace a load or store of a call's variable."""
     is_store = result_of(instr) is None
     place, value = instr.operands if is_store else instr.operands[::-1]
     assert isinstance(place, Address)
@@ -228,7 +228,7 @@ def _mapped(operand: Operand, renamed: Callable[[Register | Symbol], Register | 
 
 
 def split_registers(function: Function, origins: dict[int, Function]) -> None:
-    """Give a name of its own to each value that one instruction writes and that its readers read from nowhere else.
+    """Give a register of its own to each value that one instruction writes, if its readers read no other value.
 
     The renamed instructions keep their entries in `origins`.
     """
@@ -265,7 +265,7 @@ def split_registers(function: Function, origins: dict[int, Function]) -> None:
 
 
 def _reached(function: Function, several: dict[str, list[int]]) -> dict[str, dict[int, set[int]]]:
-    """Return by register and reading instruction the instructions that may have written the value; -1 for none."""
+    """Return, by register and reading instruction, the instructions that may have written the value; -1: none has."""
     flow = Flow(function)
     bit = {(name, number): 1 << at for at, (name, number) in enumerate(
         (name, number) for name, numbers in several.items() for number in (-1, *numbers))}  # fmt: skip
@@ -351,6 +351,7 @@ class Source:
     Parameters
     ----------
     module : Module
+        Module of the program.
     name : str
         Name of the kernel in the program.
     """

@@ -1,7 +1,7 @@
 """Accesses of a vector to memory. Each access is checked: against a range that held before, else lane by lane.
 
-The range of an access is kept with it. Where all lanes are in the former allocation, nothing else is checked. Otherwise
-a helper checks each lane, performs its access, and records an error if there is one.
+The range of an access is kept with the access. If all lanes are in the range, nothing else is checked. Otherwise a
+helper checks each lane, performs its access, and records an error if there is one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cudakit.emulator.ptx.program import Address, Instruction, Operand, Register
 
 
 def load_row(b: Builder, pointer: X, element: str, count: int, size: int) -> list[X]:
-    """Load lanes that are adjacent in memory, `count` elements each."""
+    """Write loads of lanes that are adjacent in memory, `count` elements each; return a vector for each element."""
     text, width = b.text, b.width
     if count == 1:
         type_ = b.vector(element)
@@ -59,12 +59,15 @@ def load_row(b: Builder, pointer: X, element: str, count: int, size: int) -> lis
 
 
 def _by_quarters(b: Builder, element: str, count: int) -> bool:
-    """Return whether four elements a lane are transposed in quarters; CPUs with masks transpose all at once."""
+    """Return whether four elements a lane are transposed by quarters of a vector.
+
+    CPUs with masks transpose all at once.
+    """
     return count == 4 and element == "i32" and b.width % 8 == 0 and not b.layout.masks
 
 
 def _joined(b: Builder, parts: Sequence[X]) -> X:
-    """Concatenate vectors, two by two."""
+    """Return the concatenation of vectors, made two by two."""
     lanes = lanes_of(parts[0].type)
     while len(parts) > 1:
         lanes *= 2
@@ -73,7 +76,7 @@ def _joined(b: Builder, parts: Sequence[X]) -> X:
 
 
 def _turned(b: Builder, rows: list[X]) -> list[X]:
-    """Transpose four rows of eight to the columns of both halves, by instructions that stay within a half."""
+    """Return four vectors of eight, transposed within each half, by instructions that stay within a half."""
     low, high = (0, 8, 1, 9, 4, 12, 5, 13), (2, 10, 3, 11, 6, 14, 7, 15)
     (a, c), (d, e) = ([b.text.shuffled(x, half, y) for half in (low, high)] for x, y in (rows[:2], rows[2:]))
     low, high = (0, 1, 8, 9, 4, 5, 12, 13), (2, 3, 10, 11, 6, 7, 14, 15)
@@ -86,7 +89,7 @@ def _beyond(b: Builder, pointer: X, offset: int) -> str:
 
 
 def gather(b: Builder, pointers: X, element: str, offset: int) -> X:
-    """Load an element at each lane's pointer."""
+    """Write a load of an element at each lane's pointer plus `offset` bytes; return the vector."""
     text, type_ = b.text, b.vector(element)
     if offset:
         pointers = text.make(f"getelementptr i8, {pointers}, {b.spread(constant('i64', offset))}", pointers.type)
@@ -104,7 +107,7 @@ _GATHERS = {"i32": "llvm.x86.avx2.gather.q.d.256", "i64": "llvm.x86.avx2.gather.
 
 
 def _by_fours(b: Builder, pointers: X, element: str) -> X:
-    """Load from four places at once; inactive lanes load nothing and get 0."""
+    """Write loads from four pointers at once; return the vector, with 0 for inactive lanes, which load nothing."""
     text, type_ = b.text, f"<4 x {element}>"
     places = text.cast("ptrtoint", pointers, "i64")
     taking = text.cast("sext", b.all_lanes(), element) if b.mask is not None else constant(b.vector(element), -1)
@@ -120,7 +123,7 @@ def _by_fours(b: Builder, pointers: X, element: str) -> X:
 
 
 def _apart(b: Builder, pointer: X, size: int) -> X:
-    """Return the addresses of adjacent lanes."""
+    """Return a vector of pointers that are `size` bytes apart, from `pointer` on."""
     return b.text.make(f"getelementptr i8, {pointer}, {b.iota('i64', size)}", b.vector("ptr"))
 
 
@@ -129,7 +132,7 @@ _AT_ONCE = 4
 
 
 def _in_turns(b: Builder, pointers: X, element: str, value: X | None) -> X:
-    """Load or store lane after lane, for CPUs that cannot do it at once.
+    """Write loads, or stores of `value`, lane after lane, for CPUs that cannot do them at once; return the loaded vector.
 
     LLVM would write out all lanes one after the other, with a branch for each under a mask: long code that takes long
     to compile.
@@ -156,7 +159,7 @@ def _in_turns(b: Builder, pointers: X, element: str, value: X | None) -> X:
 
 
 def store_row(b: Builder, pointer: X, values: list[X], size: int) -> None:
-    """Store lanes that are adjacent in memory, an element of each of `values`."""
+    """Write stores to lanes that are adjacent in memory, an element of each of `values` a lane."""
     text, width, count = b.text, b.width, len(values)
     if count == 1:
         if b.mask is None:
@@ -183,7 +186,7 @@ def store_row(b: Builder, pointer: X, values: list[X], size: int) -> None:
 
 
 def scatter(b: Builder, pointers: X, value: X, offset: int) -> None:
-    """Store an element at each lane's pointer."""
+    """Write a store of an element to each lane's pointer plus `offset` bytes."""
     text = b.text
     if offset:
         pointers = text.make(f"getelementptr i8, {pointers}, {b.spread(constant('i64', offset))}", pointers.type)
@@ -257,7 +260,7 @@ class Access:
             self.range = new_range(b, (root_of(b, base), self.code, self.bytes, use))
 
     def run(self, fast: Callable[[Way], list[X]], values: list[X]) -> list[X]:
-        """Perform the access, by `fast` where the check holds, else lane by lane; return the loaded values."""
+        """Write the access: by `fast` if the check holds, else lane by lane; return the loaded values."""
         b, text = self.b, self.b.text
         if self.space == "local":
             return self._local(fast)
@@ -290,7 +293,7 @@ class Access:
         ]
 
     def _way(self) -> Way:
-        """Return the addresses of the checked lanes."""
+        """Return the pattern and pointers of the access, after the check."""
         b, text = self.b, self.b.text
         x = b.lanes(self.address) if self.pattern == "scattered" else self.address.x
         if self.code == SHARED:
@@ -301,7 +304,7 @@ class Access:
         return Way(self.pattern, text.cast("inttoptr", x, "ptr"))
 
     def _inside(self) -> X:
-        """Return whether all lanes are inside the range."""
+        """Return the truth that all lanes are inside the range."""
         b, text = self.b, self.b.text
         shared = self.code == SHARED
         aligned = constant("i64", self.bytes - 1)
@@ -344,14 +347,14 @@ class Access:
         return b.all_of([*checks, *filter(None, (b.valid(self.address), enough))])
 
     def _note(self, way: Way) -> None:
-        """Set the flags of the accessed bytes, where they have flags."""
+        """Write code that sets the flags of the accessed bytes, if they have flags."""
         b, text = self.b, self.b.text
         flags = held_range(b, self.range, 3)
         with text.when(text.compare("ne", flags, 0), "noting", "noted"):
             self._set(way, flags)
 
     def _set(self, way: Way, flags: X) -> None:
-        """Set the flags, at the distance `flags` behind the bytes."""
+        """Write code that sets flags, which are `flags` bytes behind the accessed bytes."""
         b, text = self.b, self.b.text
         element = f"i{8 * self.size}"
         pattern = constant(element, int.from_bytes(bytes([self.mark]) * self.size, "little"))
@@ -372,7 +375,7 @@ class Access:
                 text.store(text.binary("or", flag_bytes, int(pattern.name)), where.name, f", align {self.size}")
 
     def _by_lanes(self, values: list[X]) -> list[X]:
-        """Perform the access lane by lane, in a helper."""
+        """Write the call of a helper that performs the access lane by lane; return the loaded values."""
         b, text = self.b, self.b.text
         width, element = b.width, f"i{8 * self.size}"
         mask = b.lane_bits()
@@ -405,7 +408,7 @@ class Access:
         return results
 
     def _local(self, fast: Callable[[Way], list[X]]) -> list[X]:
-        """Access the lanes' own memory: rows of one length."""
+        """Write an access to the lanes' own memory, rows of one length; return the loaded values."""
         b, text = self.b, self.b.text
         offsets = self.address.x
         span = constant("i64", b.local_row - self.bytes)
@@ -438,7 +441,7 @@ def by_turns(b: Builder, done_label: str) -> Iterator[X]:
 
 
 def next_lane(b: Builder, done_label: str) -> tuple[str, X]:
-    """Begin a loop over the lanes of the mask; return the label that continues it, and the current lane."""
+    """Begin a loop over the lanes of the mask; return the label that continues the loop, and the current lane."""
     text, left = b.text, b.alloca("i64", "left")
     text.store(b.lane_bits(), left)
     loop, body = text.fresh("lane"), text.fresh("body")
@@ -453,7 +456,10 @@ def next_lane(b: Builder, done_label: str) -> tuple[str, X]:
 
 
 def new_range(b: Builder, key: tuple[object, ...]) -> str:
-    """Return the place of the range that addresses were last checked against: low, span, shift and flags."""
+    """Return the name of memory for the range that addresses were last checked against, by a key.
+
+    The range has four words: low, span, shift and flags.
+    """
     if key not in b.ranges:
         b.ranges[key] = place = b.alloca("i64", "range", 4)
         b.starts.append(f"  store <4 x i64> <i64 {NOWHERE}, i64 0, i64 0, i64 0>, ptr {place}")
@@ -461,18 +467,18 @@ def new_range(b: Builder, key: tuple[object, ...]) -> str:
 
 
 def held_range(b: Builder, place: str, number: int) -> X:
-    """Return a word of a range."""
+    """Return word `number` of the range in the memory `place`."""
     return b.text.load("i64", b.text.at(place, number, "i64"))
 
 
 def remember(b: Builder, place: str) -> None:
-    """Store the range that a helper has returned."""
+    """Write code that stores the range a helper has returned in the memory `place`."""
     words = b.text.load("<4 x i64>", b.slot(Slot.LOW), ", align 8")
     b.text.store(words, place)
 
 
 def root_of(b: Builder, base: Operand | Register) -> object:
-    """Return the parameter that an address comes from, as far as visible: a key for addresses of one allocation."""
+    """Return a key for addresses of one allocation: the parameter that an address comes from, if it is visible."""
     visited = set[str]()
     open_: list[object] = [base.base if isinstance(base, Address) else base]
     while open_:

@@ -43,7 +43,7 @@ def hosted(instr: Instruction, b: Builder) -> None:
 
 
 def hand_over(instr: Instruction, b: Builder, more: tuple[X, ...] = ()) -> list[str]:
-    """Store the lanes' registers, and `more` values for a fast path; return the rows of the latter."""
+    """Write code that stores the lanes' registers, and `more` values for a fast path; return the rows of `more`."""
     text = b.text
     read, written = registers_of(instr, b.function.registers)
     count = len(read) + len(written)
@@ -77,17 +77,17 @@ def lane_by_lane(b: Builder, quick: Callable[[X], X]) -> None:
 
 
 def of_lane(b: Builder, row: str, lane: X) -> X:
-    """Return a lane's value in a row."""
+    """Return one lane's value in a row of handed-over values."""
     return b.text.load("i64", b.text.at(row, lane, "i64"))
 
 
 def result_row(instr: Instruction, b: Builder) -> str:
-    """Return the row for the lanes' first result."""
+    """Return the name of the row for the lanes' first result."""
     return _row(b, len(registers_of(instr, b.function.registers)[0]))
 
 
 def take_results(instr: Instruction, b: Builder) -> None:
-    """Write the returned values to registers."""
+    """Write code that moves the returned values to registers."""
     read, written = registers_of(instr, b.function.registers)
     for number, name in enumerate(written):
         row = b.text.load(b.vector("i64"), _row(b, len(read) + number), ", align 8")
@@ -96,13 +96,13 @@ def take_results(instr: Instruction, b: Builder) -> None:
 
 
 def _register_type(b: Builder, name: str) -> str:
-    """Return the PTX type of a register's bits."""
+    """Return the untyped PTX type of a register, by its bits."""
     bits = bits_of(b.function.registers[name])
     return "pred" if bits == 1 else f"b{bits}"
 
 
 def _row(b: Builder, number: int) -> str:
-    """Return the place of a row of handed-over values."""
+    """Return the address of a row of handed-over values."""
     return b.text.at(b.handed, 8 * b.width * number)
 
 
@@ -163,7 +163,7 @@ def _arrive(instr: Instruction, b: Builder) -> None:
 
 
 def _code(instr: Instruction) -> X:
-    """Return the number of an instruction's state space."""
+    """Return the constant that stands for an instruction's state space."""
     return constant("i64", SPACES.get(space_of(instr), GENERIC))
 
 
@@ -267,11 +267,11 @@ def cp_async(instr: Instruction, b: Builder) -> None:
 
 @emits("cp.async.commit_group", "cp.async.wait_group", "cp.async.wait_all")
 def group(instr: Instruction, b: Builder) -> None:
-    """Do nothing: the copies have landed."""
+    """Write no code: a wait has nothing to wait for, as the copies have landed."""
 
 
 def _part(instr: Instruction, opcode: str, space: str, size: int) -> Instruction:
-    """Return the load, or the store, of a copy."""
+    """Return an instruction with the opcode of a copy's load or store, for `size` bytes in a space."""
     return replace(instr, opcode=opcode, modifiers=(space, f"b{8 * size}"))
 
 
@@ -280,7 +280,7 @@ def _not(b: Builder, x: X) -> X:
 
 
 def _where(b: Builder, mask: X | None, condition: X, read: Callable[[], list[X]], size: int, count: int) -> list[X]:
-    """Return the values that active lanes read where a condition holds, and zeros for the others."""
+    """Return the values that active lanes read if a condition holds, and zeros for the other lanes."""
     text, type_ = b.text, b.vector(f"i{8 * size}")
     b.mask = lanes = condition if mask is None else text.binary("and", mask, condition)
     do, skip = text.fresh("do"), text.fresh("skip")
@@ -297,7 +297,10 @@ def _where(b: Builder, mask: X | None, condition: X, read: Callable[[], list[X]]
 
 
 def _by_bytes(b: Builder, instr: Instruction, source: Operand, used: X, size: int, count: int) -> list[X]:
-    """Return the first bytes of a source, as many as each lane uses, and zeros; lane by lane, since it is rare."""
+    """Return the first bytes of a source, as many as each lane uses, and zeros behind them.
+
+    The code reads lane by lane, since the case is rare.
+    """
     if not isinstance(source, Address):
         raise Refusal(f"instruction {instr}")
     text, outer, unlikely = b.text, b.mask, b.unlikely
@@ -321,6 +324,6 @@ def _by_bytes(b: Builder, instr: Instruction, source: Operand, used: X, size: in
 
 
 def _refuse_longer(b: Builder, instr: Instruction, used: X, total: int) -> None:
-    """Stop where a source is longer than the copy."""
+    """Write code that stops with an error if a lane uses more bytes of a source than the copy has."""
     longer = b.text.compare("ugt", used, total)
     b.stop_where(b.among(longer), b.text.cast("zext", used, "i64"))

@@ -26,16 +26,16 @@ _BELOW = {"lt": "lt", "lo": "lt", "le": "le", "ls": "le", "gt": "gt", "hi": "gt"
 
 
 class Verdict(NamedTuple):
-    """Truth of a predicate: known in all lanes, or in none; both are false where each lane must be checked."""
+    """Truth of a predicate over the lanes: true in all, or in none; both false if each lane must be checked."""
 
     all: X
     none: X
 
 
 def verdict_of(b: Builder, how: str, type_name: str, x: Value, y: Value) -> Verdict | None:
-    """Return the verdict on a comparison of integers; None where neither side is affine.
+    """Return the verdict on a comparison of integers; None if neither side is affine.
 
-    None too where blocks have a single body, since no code without masks exists then.
+    The verdict is None too if blocks have a single body, since no code without masks exists then.
     """
     if b.single:
         return None
@@ -104,7 +104,7 @@ def joined_verdict(b: Builder, opcode: str, first: Verdict | None, other: Verdic
 
 
 def _times(shape: Shape, other: object) -> Shape:
-    """Return the shape of a product with an operand."""
+    """Return the shape of a product of a value with an operand."""
     if isinstance(shape, Affine) and isinstance(other, Immediate) and 0 < abs(_signed(other.value)) < 1 << 20:
         return Affine(shape.stride * _signed(other.value), shape.narrow)
     return VARYING
@@ -165,7 +165,7 @@ def _product_shape(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
 
 
 def add_values(b: Builder, x: Value, y: Value) -> Value:
-    """Add two integers; the sum is affine where possible."""
+    """Write the addition of two integers; return the sum, which is affine if possible."""
     shape = _plus(x.shape, y.shape)
     if shape == VARYING:
         return Value(VARYING, b.text.binary("add", b.lanes(x), b.lanes(y)))
@@ -219,7 +219,7 @@ TRANSFERS: Final[dict[str, Transfer]] = {
 
 
 def emit(instr: Instruction, b: Builder) -> None:
-    """Write an instruction by its meaning: on one value where that is uniform, or on the base of an affine value.
+    """Write an instruction by its meaning: on one value if it is uniform, or on the base of an affine value.
 
     Raises
     ------
@@ -271,7 +271,7 @@ def emit(instr: Instruction, b: Builder) -> None:
 
 
 def _narrow(values: Any) -> X | None:
-    """Return the base of an affine result in fewer bits: a source's, or the source itself."""
+    """Return the base in fewer bits of the first affine value, or its base; None if no value is affine."""
     rows = [value for value in values if isinstance(value.shape, Affine)]
     return next((value.narrow or value.x for value in rows), None)
 
@@ -339,7 +339,7 @@ def setp(instr: Instruction, b: Builder) -> None:
 
 
 def _unless(b: Builder, verdict: Verdict, compare: Callable[[], X]) -> X:
-    """Compare all lanes, unless the verdict is known."""
+    """Write a comparison of all lanes, which is skipped if the verdict is known; return the result."""
     text, type_ = b.text, b.vector("i1")
     lane_by_lane, other, joined = text.fresh("each"), text.fresh("other"), text.fresh("joined")
     before = text.here

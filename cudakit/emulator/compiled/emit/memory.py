@@ -150,7 +150,7 @@ def store(b: Builder, instr: Instruction, target: Operand, size: int, values: li
 
 
 def _last(b: Builder, value: X) -> X:
-    """Return the value of the last active lane."""
+    """Return the value that the last active lane has."""
     text = b.text
     if not value.is_vector:
         return value
@@ -164,7 +164,7 @@ def _last(b: Builder, value: X) -> X:
 
 @emits("prefetch", "prefetchu", "discard", "applypriority")
 def hint(instr: Instruction, b: Builder) -> None:
-    """Ignore cache hints: the emulator has no caches."""
+    """Write no code for cache hints: the emulator has no caches."""
 
 
 @emits("membar", "fence", "griddepcontrol", "setmaxnreg", "pmevent")

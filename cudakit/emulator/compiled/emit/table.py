@@ -17,7 +17,7 @@ Transfer: TypeAlias = Callable[[Instruction, Callable[..., Shape]], Shape]
 
 
 class Entry(NamedTuple):
-    """Compilation of an instruction."""
+    """Compilation of an instruction: function that writes its IR, and function for the shape of its result."""
 
     emit: Emit
     transfer: Transfer
@@ -29,7 +29,7 @@ EMITTERS: dict[str, Entry] = {}
 
 
 def by_sources(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
-    """Return the uniform shape where all sources are uniform, else the varying one."""
+    """Return the uniform shape if all sources are uniform, else the varying shape."""
     return UNIFORM if all(shape(operand) in (UNIFORM, None) for operand in instr.operands[1:]) else VARYING
 
 
@@ -44,7 +44,7 @@ def uniform(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
 
 
 def emits(*opcodes: str, transfer: Transfer = by_sources, makes_nan: bool = False) -> Callable[[Emit], Emit]:
-    """Enter the compilation of instructions into the table; a name may have modifiers."""
+    """Return a decorator that enters the compilation of instructions into the table; an opcode may have modifiers."""
 
     def enter(emit: Emit) -> Emit:
         for opcode in opcodes:
@@ -55,7 +55,7 @@ def emits(*opcodes: str, transfer: Transfer = by_sources, makes_nan: bool = Fals
 
 
 def entry_of(instr: Instruction) -> Entry | None:
-    """Return the entry of the longest name that fits an instruction."""
+    """Return the entry of the longest opcode that fits an instruction, or None."""
     parts = (instr.opcode, *instr.modifiers[:3])
     for end in range(len(parts), 0, -1):
         entry = EMITTERS.get(".".join(parts[:end]))
@@ -80,7 +80,7 @@ def is_integer(type_name: str) -> bool:
 
 
 def named(name: str, x: X) -> str:
-    """Return the name of an intrinsic for a type."""
+    """Return the name of an intrinsic for the type of `x`: ``<name>.v8f32``."""
     element = {"float": "f32", "double": "f64"}.get(x.element, x.element)
     count = x.type[1 : x.type.index(" ")] if x.is_vector else ""
     return f"{name}.v{count}{element}" if count else f"{name}.{element}"

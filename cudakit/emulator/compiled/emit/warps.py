@@ -1,7 +1,7 @@
 """Barriers, warp collectives, and products of small matrices.
 
-A block keeps for each barrier for a part of the block the arrived threads and the count of completions. A waiting
-vector continues once its barrier has completed again.
+A barrier may be for a part of the block. For each barrier, a block keeps the arrived threads and the count of
+completions. A waiting vector continues once its barrier has completed again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BARRIERS = 16
 
 
 def barrier_of(instr: Instruction) -> int | None:
-    """Return the number of an instruction's barrier; None where it is in a register."""
+    """Return the number of an instruction's barrier; None if the number is in a register."""
     operands = _barrier_operands(instr)
     if not operands:
         return 0
@@ -52,14 +52,17 @@ def begin_barriers(b: Builder) -> None:
 
 
 def barrier_turn(b: Builder, instr: Instruction) -> str:
-    """Return the place of a barrier's count of completions."""
+    """Return the address of a barrier's count of completions."""
     number = barrier_of(instr)
     assert number is not None
     return b.slot(Slot.BARRIERS + 2 * number + 1)
 
 
 def arrive_at_barrier(b: Builder, instr: Instruction) -> tuple[X, X]:
-    """Let a vector arrive at a barrier; return the completions before, and whether the barrier is complete now."""
+    """Write the arrival of a vector at a barrier.
+
+    Return the completions before the arrival, and the truth that the barrier is complete now.
+    """
     count = b.constant_value(_barrier_operands(instr)[1])
     number = barrier_of(instr)
     if "red" in instr.modifiers or number is None or number >= _BARRIERS or count is None or count % 32:
@@ -86,7 +89,7 @@ def trap(instr: Instruction, b: Builder) -> None:
 
 @emits("call", transfer=varies)
 def call(instr: Instruction, b: Builder) -> None:
-    """Call a system function back, with the arguments of all lanes."""
+    """Write a call back of a system function, with the arguments of all lanes."""
     text, (results, *sources) = b.text, instr.operands
     (target,) = results.items  # type: ignore[union-attr]
     for number, source in enumerate(sources):
@@ -132,7 +135,7 @@ def _members(instr: Instruction, b: Builder, mask: Operand | None) -> X:
 
 
 def _of_members(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
-    """Return the uniform shape where all lanes name the same member mask, else the varying one."""
+    """Return the uniform shape if all lanes name the same member mask, else the varying shape."""
     return UNIFORM if "sync" not in instr.modifiers or shape(instr.operands[-1]) in (UNIFORM, None) else VARYING
 
 
@@ -170,7 +173,7 @@ def _takes_part(b: Builder, members: X, at: X) -> X:
 
 
 def _source(lane: int, mode: str, distance: int, clamp: int) -> tuple[int, bool]:
-    """Return the lane that a lane reads from, and whether it is in range; `_places` for constants."""
+    """Return the lane that a lane reads from in a shuffle, and whether that lane is in range; for constant operands."""
     low, segment = clamp & 31, clamp >> 8 & 31
     most = lane & segment | low & ~segment
     at = {
@@ -184,7 +187,7 @@ def _source(lane: int, mode: str, distance: int, clamp: int) -> tuple[int, bool]
 
 
 def _places(b: Builder, mode: str, by: X, clamp: X) -> tuple[X, X]:
-    """Return the lanes that each lane reads from, and whether they are in range."""
+    """Return the lane that each lane reads from in a shuffle, and a flag for each: whether that lane is in range."""
     text = b.text
     lane = b.lanes(b.special("laneid"))
     distance = text.binary("and", by, 31)
@@ -206,7 +209,7 @@ def _places(b: Builder, mode: str, by: X, clamp: X) -> tuple[X, X]:
 
 
 def _permuted(b: Builder, value: X, at: X) -> X:
-    """Return the values of other lanes, by their numbers."""
+    """Return a vector with the value of lane `at` for each lane."""
     text = b.text
     text.store(value, b.scratch_values)
     base = X("ptr", b.scratch_values)
@@ -241,7 +244,7 @@ def vote(instr: Instruction, b: Builder) -> None:
 
 @emits("elect", transfer=varies)
 def elect(instr: Instruction, b: Builder) -> None:
-    """Elect the lowest member."""
+    """Write the election of the lowest lane in the member mask."""
     target, mask = instr.operands
     to, chosen_to = _pair(target)
     text = b.text
@@ -254,7 +257,7 @@ def elect(instr: Instruction, b: Builder) -> None:
 
 @emits("bar.arrive", "barrier.arrive", "barrier.cta.arrive")
 def arrive(instr: Instruction, b: Builder) -> None:
-    """Arrive at a barrier, without waiting."""
+    """Write an arrival at a barrier, without a wait."""
     if b.mask is not None:
         raise Refusal(f"instruction {instr} where lanes part")
     arrive_at_barrier(b, instr)
@@ -334,7 +337,7 @@ _FLOATS = (*_HALVES, "tf32")
 
 
 def _whole_warp(b: Builder) -> None:
-    """Stop where lanes of the warp are missing; continue for all of them."""
+    """Write code that stops with an error if lanes of the warp are missing; later code runs for all lanes."""
     if b.mask is not None:
         text, bits = b.text, b.bits(b.mask)
         active_count = text.call("llvm.ctpop.i32", "i32", bits)
@@ -360,7 +363,7 @@ def ldmatrix(instr: Instruction, b: Builder) -> None:
     group, member = lane // 4, lane % 4
 
     def picked(row: np.ndarray, word: np.ndarray) -> X:
-        """Words of rows."""
+        """Return word `word` of row `row` of the matrices, for each lane."""
         low, high = (text.shuffled(words[at], row + _WARP * (word & 1), words[at + 1]) for at in (0, 2))
         return text.shuffled(low, lane + _WARP * (word >> 1), high)
 

@@ -179,7 +179,7 @@ def _choose(a: LaneWord, type_name: str, first: LaneWord, second: LaneWord) -> L
 
 
 def _to(a: LaneWord, type_name: str) -> X:
-    """Cast by the two types."""
+    """Write the cast of a word to another type, by the two types; return its value."""
     text, element = a.b.text, _element(type_name)
     if a.type_name == "f16":
         return text.cast("fpext", text.cast("bitcast", a.x, "half"), element)
