@@ -132,10 +132,10 @@ _AT_ONCE = 4
 
 
 def _in_turns(b: Builder, pointers: X, element: str, value: X | None) -> X:
-    """Write loads, or stores of `value`, lane after lane, for CPUs that cannot do them at once; return the loaded vector.
+    """Write loads, or stores of `value`, lane after lane, for CPUs that cannot do them at once.
 
-    LLVM would write out all lanes one after the other, with a branch for each under a mask: long code that takes long
-    to compile.
+    Return the loaded vector. LLVM would write out all lanes one after the other, with a branch for each under a mask:
+    long code that takes long to compile.
     """
     text = b.text
     if b.turns is None:
