@@ -34,7 +34,7 @@ _WINDOWS = {"shared": SHARED_WINDOW, "cluster": SHARED_WINDOW, "local": LOCAL_WI
 
 
 def space_of(instr: Instruction) -> str:
-    """Return the state space of an access; generic where none is named, ``cluster`` for ``shared::cluster``."""
+    """Return the state space of an access; generic if no space is named, ``cluster`` for ``shared::cluster``."""
     for modifier in instr.modifiers:
         if modifier == "shared::cluster":
             return "cluster"
@@ -55,7 +55,7 @@ def parts(operand: Operand) -> tuple[Operand, ...]:
 
 
 def elements(instr: Instruction, operand: Operand) -> tuple[Operand, ...]:
-    """Return the elements of a load's or store's vector operand, as many as its modifier says."""
+    """Return the elements of a load's or store's vector operand, as many as the instruction's modifier says."""
     items = parts(operand)
     count = next((int(modifier[1]) for modifier in instr.modifiers if modifier in ("v2", "v4", "v8")), 1)
     if len(items) != count:
@@ -224,7 +224,7 @@ def st(instr: Instruction, context: Context) -> Step:
 @instruction("prefetch", "prefetchu", "discard", "applypriority", "cp.async.bulk.prefetch")
 @instruction("membar", "fence", "pmevent", "griddepcontrol", "setmaxnreg")
 def no_operation(instr: Instruction, context: Context) -> Step:
-    """Do nothing: there are no caches to fetch into, and all threads see every access at once."""
+    """Make a step that does nothing: there are no caches to fetch into, and all threads see every access at once."""
     return lambda frame, index, machine: None
 
 
@@ -245,9 +245,10 @@ class Access(NamedTuple):
 def by_space(
     access: Access, instr: Instruction, addresses: np.ndarray, active: Index, machine: Machine
 ) -> Iterator[tuple[str, np.ndarray, Index]]:
-    """Yield accessed space, addresses in it, and lanes, for observers; generic addresses may be in several spaces.
+    """Yield each accessed state space, the addresses in it, and the lanes, for observers.
 
-    Of matrix rows that a warp moves together, only the lanes that name a row count.
+    Generic addresses may be in several spaces. Of matrix rows that a warp moves together, only the lanes that name a
+    row count.
     """
     space = access.space
     if not access.by_rows and (space != "generic" or int(addresses.max()) < SHARED_WINDOW):
@@ -270,7 +271,7 @@ def by_space(
 
 
 def accesses_of(instr: Instruction, context: Context) -> tuple[Access, ...]:
-    """Return an instruction's accesses to memory; empty where it has none that observers count."""
+    """Return an instruction's accesses to memory; empty if it has no access that observers count."""
     facts = facts_of(instr)
     space = space_of(instr)
     if space in ("param", "const") or "bulk" in instr.modifiers or any(memory.address < 0 for memory in facts.memory):
@@ -315,7 +316,10 @@ TableWriter: TypeAlias = Callable[[Frame, Index, np.ndarray], None]
 
 
 def aligned(instr: Instruction, step: Step, size: int = WARP) -> Control:
-    """Return a control that runs `step` for groups of `size` lanes once all have arrived; the others wait."""
+    """Return a control that runs `step` for groups of `size` lanes once all lanes of a group have arrived.
+
+    Lanes that arrive earlier wait.
+    """
 
     def control(machine: Machine, frame: Frame, index: Index, active: Index, position: tuple[int, int, int]) -> bool:
         if active is None and machine.threads % size == 0:
@@ -340,7 +344,7 @@ def aligned(instr: Instruction, step: Step, size: int = WARP) -> Control:
 
 
 def _refuse_missing(machine: Machine, instr: Instruction, group: np.ndarray, late: np.ndarray, size: int) -> None:
-    """Raise where a lane of the group can never arrive: it has exited, or does not exist."""
+    """Raise if a lane of the group can never arrive, because it has exited or does not exist."""
     if late.size == 0:
         return
     alive = np.bincount(group[machine.status != DONE], minlength=int(group[-1]) + 1)
@@ -355,7 +359,7 @@ def _refuse_missing(machine: Machine, instr: Instruction, group: np.ndarray, lat
 
 
 def uniform(values: Any, description: str, size: int = WARP) -> np.ndarray:
-    """Return each group's value, (groups,), and raise where its lanes differ."""
+    """Return one value for each group of `size` lanes, (groups,), and raise if lanes of a group differ."""
     table = np.asarray(values).reshape(-1, size)
     if (table != table[:, :1]).any():
         raise EmulationError(f"the {description} is not the same for all {size} threads")

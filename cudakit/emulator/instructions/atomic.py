@@ -43,7 +43,7 @@ _QUIET = {"f16": 0x7FFF, "bf16": 0x7FFF, "f16x2": 0x7FFF, "bf16x2": 0x7FFF, "f32
 
 
 class _Segments(NamedTuple):
-    """Lanes sorted by element, in lane order within an element: start and number of each element's lanes."""
+    """Lanes sorted by element, in lane order within an element: start and number of lanes of each element."""
 
     elements: np.ndarray
     starts: np.ndarray
@@ -53,16 +53,20 @@ class _Segments(NamedTuple):
 def apply_in_order(
     operation: str | _Function, view: np.ndarray, elements: np.ndarray, values: np.ndarray, compare: Any = None
 ) -> np.ndarray:
-    """Apply each lane in order: old = view[element]; view[element] = operation(old, value); return the old values.
+    """Apply each lane's operation in order: old = view[element]; view[element] = operation(old, value).
+
+    Return the old values.
 
     Parameters
     ----------
     operation : str or callable
-        Operation of `atom`: ``add``, ``inc``, …, ``cas``; or a function of memory's value and the lane's.
+        Name of an operation of `atom`: ``add``, ``inc``, …, ``cas``; or a function of memory's value and the lane's.
     view : numpy.ndarray
         Memory.
-    elements, values, compare : numpy.ndarray
-        One a lane, of one shape; `compare` for ``cas`` only.
+    elements, values : numpy.ndarray
+        Element of `view` and value of each lane, of one shape.
+    compare : numpy.ndarray
+        Expected value of each lane, for ``cas`` only.
     """
     if elements.size == 0:
         return values
@@ -88,7 +92,7 @@ def apply_in_order(
 
 
 def _at_once(segments: _Segments, view: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """Change memory for all lanes, given the values `after` each lane; return the old values."""
+    """Store each element's last value, given memory's values `after` each lane; return the old values."""
     old, first = np.roll(after, 1), segments.elements[segments.starts]
     old[segments.starts] = view[first]
     view[first] = after[segments.starts + segments.sizes - 1]
@@ -228,7 +232,7 @@ _EXTREMA = {"min": _least, "max": _greatest}
 
 
 def _quieten(type_name: str, view: np.ndarray, elements: np.ndarray) -> None:
-    """Give NaN results the bit pattern of the ISA; float64 keeps its own."""
+    """Replace NaN results in memory by the bit pattern of the ISA; float64 keeps its own NaN."""
     if type_name in _QUIET:
         nan = np.isnan(view[elements])
         if nan.any():
@@ -253,7 +257,7 @@ def red(instr: Instruction, context: Context) -> Step:
 
 
 def _atomic(instr: Instruction, context: Context, target: Operand | None, operands: list[Operand]) -> Step:
-    """Make the step of an atomic operation; `target` is None where nobody reads the result."""
+    """Make the step of an atomic operation; `target` is None if no instruction reads the result."""
     type_name, space = type_of(instr), space_of(instr)
     operation = next(m for m in instr.modifiers if m in _OPERATIONS)
     address = context.address(operands[0], space)

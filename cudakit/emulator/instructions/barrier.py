@@ -1,10 +1,10 @@
 """Barriers of a block, of a cluster and in shared memory, and fences: PTX ISA 9.7.13.
 
 A barrier completes when its expected threads have arrived: the instruction's count, else all threads of the block.
-Exited threads count as arrived. Without a count each counts for itself. With a count, an exited thread counts once all
-remaining threads of its warp have arrived.
+Exited threads count as arrived. For a barrier without a count, each exited thread counts for itself. For a barrier with
+a count, an exited thread counts once all remaining threads of its warp have arrived.
 
-The 64-bit word of an mbarrier in shared memory has these fields. An arrival's token is the word before it.
+The 64-bit word of an mbarrier in shared memory has these fields. An arrival's token is the word before the arrival.
 
 - bits 0 – 19: expected arrivals
 - bits 20 – 39: pending arrivals
@@ -53,7 +53,7 @@ class _Barrier:
     places: dict[int, tuple[Frame, Writer, str]] = field(default_factory=dict)
 
     def release(self, machine: Machine) -> None:
-        """Let waiting lanes go on where all expected lanes have arrived."""
+        """Let waiting lanes go on if all expected lanes of their block have arrived."""
         arrived = np.flatnonzero(self.arrived)
         if arrived.size == 0:
             return
@@ -96,7 +96,7 @@ def _barrier(machine: Machine, number: int) -> _Barrier:
 
 
 def _is_untouched(machine: Machine) -> bool:
-    """Return whether no lane has arrived at any barrier that is not yet complete."""
+    """Return whether no lane has arrived at a barrier that is still incomplete."""
     return not any(isinstance(waiter, _Barrier) and waiter.arrived.any() for waiter in machine.waiters.values())
 
 
@@ -160,7 +160,7 @@ def bar(instr: Instruction, context: Context) -> Control:
 
 @control("nanosleep")
 def nanosleep(instr: Instruction, context: Context) -> Control:
-    """Let the other lanes go first; time is steps here."""
+    """Make a control that lets the other lanes go first; time is steps here."""
 
     def sleep(machine: Machine, frame: Frame, index: Index, active: Index, position: tuple[int, int, int]) -> bool:
         if active is None:
@@ -191,18 +191,24 @@ def make_word(count: Any) -> np.ndarray:
 
 
 def _pending(word: np.ndarray) -> np.ndarray:
-    """Return the pending arrivals of the phase."""
+    """Return the pending arrivals in an mbarrier's word."""
     return np.asarray(word.view(np.int64) >> 20 & _COUNT)
 
 
 def _transfer(word: np.ndarray) -> np.ndarray:
-    """Return the bytes that copies still owe; negative where they landed before they were expected."""
+    """Return the bytes that copies still owe in an mbarrier's word.
+
+    The number is negative if bytes landed before they were expected.
+    """
     field = word.view(np.int64) >> 40 & _BYTES - 1
     return np.asarray(field - (field >= _BYTES // 2) * _BYTES)
 
 
 def update(word: np.ndarray, arrivals: Any = 0, owed: Any = 0, dropped: Any = 0) -> np.ndarray:
-    """Return `word` after copies owe `owed` more bytes and `arrivals` have arrived, `dropped` of them for good."""
+    """Return an mbarrier's `word` after arrivals and after copies owe `owed` more bytes.
+
+    `arrivals` threads have arrived, `dropped` of them for good.
+    """
     if not (word & np.uint64(_VALID)).all():
         raise EmulationError("an mbarrier that mbarrier.init has not made, or that has been made invalid")
     expected = (word.view(np.int64) & _COUNT) - dropped
@@ -221,7 +227,7 @@ def update(word: np.ndarray, arrivals: Any = 0, owed: Any = 0, dropped: Any = 0)
 def apply(
     machine: Machine, space: str, addresses: np.ndarray, lanes: Index, arrivals: Any, owed: Any, dropped: Any
 ) -> np.ndarray:
-    """Let lanes change the mbarriers at `addresses` in order; return the word before each."""
+    """Apply each lane's arrivals and owed bytes to the mbarrier at its address, in order; return the words before."""
     changes = np.empty(addresses.shape, _CHANGE)
     changes["arrivals"], changes["owed"], changes["dropped"] = arrivals, owed, dropped
     tokens = np.zeros(addresses.shape, np.uint64)
@@ -404,7 +410,10 @@ _RANKS = np.uint64((1 << WINDOW_BITS) - (1 << RANK_SHIFT))
 
 @instruction("mapa")
 def mapa(instr: Instruction, context: Context) -> Step:
-    """Map an address of the own shared memory to another block's; `Memory` checks it at the access."""
+    """Make a step that maps an address in a block's own shared memory to another block's.
+
+    `Memory` checks the address at the access.
+    """
     type_name, target = type_of(instr), instr.operands[0]
     write, read, rank_of = context.write(target, type_name), *map(context.read, instr.operands[1:], (type_name, "u32"))
 
@@ -418,7 +427,7 @@ def mapa(instr: Instruction, context: Context) -> Step:
 
 @instruction("getctarank")
 def getctarank(instr: Instruction, context: Context) -> Step:
-    """Return the rank of the block that an address in shared memory belongs to."""
+    """Make a step that writes the rank of the block to which an address in shared memory belongs."""
     target, source = instr.operands
     write, read = context.write(target, "u32"), context.read(source, type_of(instr))
     is_generic = space_of(instr) == "generic"

@@ -62,7 +62,7 @@ def _snprintf() -> Any:
 
 
 def _formatted(spec: bytes, values: list[Any]) -> bytes:
-    """``sprintf(spec, *values)``."""
+    """Return ``sprintf(spec, *values)``, as bytes."""
     size = 1 + int(_snprintf()(None, 0, spec, *values))
     out = ctypes.create_string_buffer(size)
     _snprintf()(out, size, spec, *values)
@@ -125,7 +125,7 @@ def assertfail(machine: Machine, lanes: np.ndarray, argument_rows: list[np.ndarr
 
 
 def malloc(machine: Machine, lanes: np.ndarray, argument_rows: list[np.ndarray]) -> Any:
-    """Run ``void* malloc(size_t)``, also for ``new`` with an alignment; a null pointer where no memory is left."""
+    """Run ``void* malloc(size_t)``, also for ``new`` with an alignment; a null pointer if no memory is left."""
     heap = device_limits().heap
     machine.memory.add_heap(heap)
     aligns = _numbers(argument_rows[1], "u8") if len(argument_rows) > 1 else [1] * lanes.size
@@ -219,7 +219,7 @@ def create_stream(machine: Machine, lanes: np.ndarray, argument_rows: list[np.nd
 
 
 def succeed(machine: Machine, lanes: np.ndarray, argument_rows: list[np.ndarray]) -> Any:
-    """Return ``cudaSuccess``; the other calls raise where they fail."""
+    """Return ``cudaSuccess`` for a call that has nothing to do here; the other calls raise if they fail."""
     return np.uint32(0)
 
 
@@ -290,7 +290,7 @@ def trap(instr: Instruction, context: Context) -> Control:
 
 
 def trapped(place: str, function: Function, geometry: Geometry) -> str:
-    """Return the message for a trap; cooperative groups trap where a grid cannot synchronise."""
+    """Return the message for a trap; cooperative groups trap if a grid cannot synchronise."""
     hint = ""
     if not geometry.cooperative and any(Register("%envreg1") in other.operands for other in function.code):
         hint = "; a grid synchronises only in a cooperative launch: config(…, cooperative=True)"

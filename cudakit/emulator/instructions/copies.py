@@ -97,7 +97,7 @@ def commit(instr: Instruction, context: Context) -> Step:
 
 @instruction("cp.async.wait_group", "cp.async.wait_all", "cp.async.bulk.wait_group")
 def wait(instr: Instruction, context: Context) -> Step:
-    """Wait for copies. Where copies land at once, there is nothing to wait for."""
+    """Make a step that waits for copies; it does nothing if copies land at once."""
     awaited: Awaited = "bulk" if "bulk" in instr.modifiers else "group"
     but = constant_of(instr.operands[0], "the number of groups") if "wait_group" in instr.modifiers else None
 
@@ -110,7 +110,7 @@ def wait(instr: Instruction, context: Context) -> Step:
 
 @instruction("cp.async.mbarrier.arrive")
 def arrive(instr: Instruction, context: Context) -> Step:
-    """Arrive on an mbarrier when the copies are done; without ``.noinc`` the count does not change."""
+    """Make a step that arrives on an mbarrier when the copies are done; without ``.noinc`` its count stays the same."""
     space = space_of(instr)
     address = context.address(instr.operands[0], space)
     counts = "noinc" in instr.modifiers
@@ -136,7 +136,7 @@ def arrive(instr: Instruction, context: Context) -> Step:
 
 @instruction("createpolicy")
 def createpolicy(instr: Instruction, context: Context) -> Step:
-    """Write a zero as cache policy: there are no caches."""
+    """Make a step that writes a zero as cache policy: there are no caches."""
     write = context.write(instr.operands[0], "b64")
     return lambda frame, index, machine: write(frame, index, np.uint64(0))
 
@@ -191,9 +191,10 @@ def complete(
 
 
 def destinations(instr: Instruction, context: Context, to: str, operands: list[Operand]) -> Destinations:
-    """Return a function that yields each block's part of a copy to shared memory; it takes its operands off the list.
+    """Return a function that yields each block's part of a copy to shared memory.
 
-    A copy to global memory is one part and counts on no mbarrier.
+    It removes the operands that it needs from the list `operands`. A copy to global memory is one part and counts on no
+    mbarrier.
     """
     if to == "global":
         return lambda machine, frame, index, targets: iter([(np.arange(targets.size), targets, targets[:0])])
@@ -224,7 +225,7 @@ def destinations(instr: Instruction, context: Context, to: str, operands: list[O
 
 
 def perform(machine: Machine, copies: Copies) -> None:
-    """Copy at once, or issue copies that land when they are waited for."""
+    """Perform copies at once, or issue them to land when a thread waits for them."""
     if machine.late is None:
         copies.land(np.arange(copies.lanes.size))
         return
@@ -236,7 +237,7 @@ def perform(machine: Machine, copies: Copies) -> None:
 
 
 def _spread(sizes: np.ndarray, unit: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return for every unit of copies of `sizes` bytes its copy, and its offset there."""
+    """Return the copy, and the offset in it, of every unit of `unit` bytes in copies of `sizes` bytes."""
     counts = sizes // unit
     copy = np.repeat(np.arange(sizes.size), counts)
     first = np.repeat(np.cumsum(counts) - counts, counts)

@@ -146,7 +146,7 @@ def c_fragment(rows: int, columns: int) -> Fragment:
 def quad_pair_fragments(a_layout: str, b_layout: str) -> tuple[Fragment, Fragment, dict[str, Fragment]]:
     """Return the fragments of A, B, and C by its type, for mma.m8n8k4 with f16.
 
-    It computes four products at once, each by 4 lanes and the 4 lanes 16 further.
+    The instruction computes four products at once, each by 4 lanes and the 4 lanes 16 further.
     """
     four, eight = np.arange(4), np.arange(8)
     stack, half = _GROUP % 4, _LANE // 16
@@ -200,7 +200,7 @@ _PAIRS = ({"e4m3", "e5m2"}, {"s8", "u8"}, {"s4", "u4"})
 
 
 def check_types(instr: Instruction, a: str, b: str, *results: str) -> None:
-    """Raise for types that do not go together."""
+    """Raise if the element types of A, B and the results do not go together."""
     if not (a == b or {a, b} in _PAIRS) or any(type_name not in RESULTS.get(a, ()) for type_name in results):
         raise EmulationError(str(instr))
 

@@ -61,7 +61,7 @@ class Retry:
         old: np.ndarray,
         lost: np.ndarray,
     ) -> None:
-        """Let failed lanes go round once and succeed, where that is faster than rounds over all lanes.
+        """Let failed lanes go round once and succeed, if this is faster than rounds over all lanes.
 
         Parameters
         ----------
@@ -243,7 +243,7 @@ def _record(
 
 
 def _is_odd(operand: Operand, context: Context) -> bool:
-    """Return whether an operand is neither the lane's own register nor a constant."""
+    """Return whether an operand is neither a register of the lane's own nor a constant."""
     if not isinstance(operand, Register | Immediate):
         return True
     return any(register.name not in context.numbers for register in registers_in(operand))

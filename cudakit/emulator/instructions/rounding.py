@@ -47,7 +47,7 @@ def flush(values: Any) -> Any:
 
 
 def direct(raw: Any, too_high: Any, too_low: Any, mode: str) -> Any:
-    """Move bits of a float rounded to nearest to its neighbour where `mode` asks for it.
+    """Return bits of floats rounded to nearest, moved to the neighbouring float if `mode` asks for it.
 
     Parameters
     ----------
@@ -236,7 +236,7 @@ def sqrt_f64(a: Any, mode: str) -> Any:
 
 
 def _plain_factors(a: Any, b: Any) -> Any:
-    """Return whether neither factor is a zero, an infinity or a NaN, where nothing is rounded."""
+    """Return whether neither factor is a zero, an infinity or a NaN; products of others are not rounded."""
     return np.asarray(np.isfinite(a) & np.isfinite(b) & (a != 0) & (b != 0))
 
 

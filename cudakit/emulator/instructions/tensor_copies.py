@@ -253,7 +253,7 @@ _CONSTANTS: dict[str, list[int | None]] = {
 
 
 def _value(instr: Instruction, name: str, operand: Operand, context: Context) -> Reader:
-    """Return a function that reads the field's new value."""
+    """Return a function that reads the new value of a tensor map's field."""
     if name not in _CONSTANTS:
         return context.read(operand, _FIELDS[name][1])
     values, code = _CONSTANTS[name], constant_of(operand)
@@ -287,7 +287,7 @@ def replace(instr: Instruction, context: Context) -> Step:
 
 @instruction("tensormap.cp_fenceproxy")
 def cp_fenceproxy(instr: Instruction, context: Context) -> Step:
-    """Copy a tensor map from shared to global memory; every lane of the warp copies the same."""
+    """Make a step that copies a tensor map from shared to global memory; every lane of the warp copies the same."""
     to, source_space = spaces(instr)
     write_at, read_at = context.address(instr.operands[0], to), context.address(instr.operands[1], source_space)
 

@@ -189,7 +189,7 @@ def _query(instr: Instruction, context: Context, objects: Handles[Any], query: C
 
 @instruction("istypep")
 def istypep(instr: Instruction, context: Context) -> Step:
-    """Write false: an object is no variable of an opaque type, and there are no such variables."""
+    """Make a step that writes false: objects here are no variables of an opaque type."""
     write = context.write(instr.operands[0], "pred")
     return lambda frame, index, machine: write(frame, index, False)
 
@@ -200,7 +200,7 @@ _SURFACE_SHAPES = {"1d": (1, False), "2d": (2, False), "3d": (3, False), "a1d": 
 
 
 class _Place:
-    """Addressed part of a surface: byte offsets, and whether they are inside."""
+    """Addressed part of a surface: byte offsets, and whether each is inside the surface."""
 
     def __init__(self, instr: Instruction, operand: Operand, context: Context, size: int, use: int) -> None:
         shape = next(modifier for modifier in instr.modifiers if modifier in _SURFACE_SHAPES)

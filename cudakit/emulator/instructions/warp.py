@@ -28,7 +28,7 @@ Compute: TypeAlias = Callable[[Machine, Index, np.ndarray, list[Any]], tuple[Any
 
 @dataclass(slots=True)
 class _Rendezvous:
-    """Lanes that wait for others at one kind of collective, with their inputs."""
+    """Lanes that wait for other lanes at collectives with one name, with the inputs of the waiting lanes."""
 
     compute: Compute
     waiting: np.ndarray
@@ -38,7 +38,7 @@ class _Rendezvous:
     places: dict[int, tuple[Frame, list[Writer]]] = field(default_factory=dict)
 
     def release(self, machine: Machine) -> None:
-        """Let lanes go on whose other members have all come or exited."""
+        """Let lanes go on if all other members of their mask have come or exited."""
         lanes = np.flatnonzero(self.waiting)
         if lanes.size == 0:
             return
@@ -90,13 +90,13 @@ def by_warp(machine: Machine, lanes: Index, values: Any) -> np.ndarray:
 
 
 def lane_values(machine: Machine, lanes: Index, per_warp: np.ndarray) -> np.ndarray:
-    """Return each warp's value for its lanes."""
+    """Return the value of each lane's warp, from one value a warp."""
     values: np.ndarray = per_warp[machine.warp_of if lanes is None else machine.warp_of[lanes]]
     return values
 
 
 def _lowest(members: np.ndarray) -> np.ndarray:
-    """Return the number of the lowest set bit."""
+    """Return the number of the lowest set bit of each mask."""
     wide = members.astype(np.int64)
     return np.asarray(np.frexp((wide & -wide).astype(np.float64))[1] - 1)
 

@@ -40,7 +40,7 @@ PIECE = 16_384
 
 
 def in_pieces(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Run a long chain of NumPy operations over lanes on `PIECE` lanes at a time: several times faster."""
+    """Wrap a long chain of NumPy operations so that it runs on `PIECE` lanes at a time: several times faster."""
 
     def pieces(*sources: Any) -> Any:
         count = max(np.size(source) for source in sources)
@@ -64,9 +64,10 @@ def compute(
     targets: Sequence[tuple[Operand, str]],
     sources: Iterable[tuple[Operand, str]],
 ) -> Step:
-    """Make a step that writes ``function(*sources)`` to a target, or each of its results to one; each has its own type.
+    """Make a step that writes ``function(*sources)`` to a target, or each of its results to a target.
 
-    A source with the same value in all lanes may be read as one element. `function` returns a source, or a new array.
+    Each source and target has a type of its own. A source with the same value in all lanes may be read as one element.
+    `function` returns a source, or a new array.
     """
     writes = [context.write(target, type_name, adopts=len(targets) == 1) for target, type_name in targets]
     sources = list(sources)
@@ -156,7 +157,8 @@ def constant(value: int, type_name: str) -> Any:
 def compiled(results: Sequence[ArrayWord], names: Sequence[str]) -> tuple[Callable[..., Any], int]:
     """Compile results to a function of the named arguments, and estimate its work; several results give a tuple.
 
-    An operation counts as one, of 64 bits as three, since its intermediates leave a core's cache first.
+    The work is the number of operations. An operation of 64 bits counts as three, since its intermediates leave a
+    core's cache first.
     """
     order: list[Node] = []
     uses: dict[Node, int] = {}
@@ -213,7 +215,7 @@ _CHAINS: Final = frozenset({"clz", "brev", "fshl", "fshr", "mulhi", "div", "rem"
 
 @cache
 def _function(name: str, from_type: str, to_type: str, numbers: tuple[Any, ...]) -> Callable[..., Any]:
-    """Return an operation on arrays of words of type `from_type`, with a result of type `to_type`."""
+    """Return a function of arrays for the operation `name`, from words of one type to another."""
     return _SAME.get(name) or _MAKERS[name](from_type, to_type, *numbers)
 
 

@@ -37,16 +37,16 @@ class Memory(NamedTuple):
     Attributes
     ----------
     use : str
-        Direction; ``copies`` for an access that may go either way.
+        Direction of the access; ``copies`` for an access that may go either way.
     address : int
-        Operand with the address of each lane. -1 where no operand has one that could be watched: textures, fragments,
-        descriptors, and asynchronous bulk copies.
+        Index of the operand with the address of each lane. -1 if no operand has an address that could be watched:
+        textures, fragments, descriptors, and asynchronous bulk copies.
     value, size : int
-        Operand whose elements are moved, and operand with the number of bytes; -1 where there is none.
+        Index of the operand whose elements are moved, and of the operand with the number of bytes; -1 for none.
     bytes : int
-        Bytes a lane, where all forms move as many.
+        Bytes a lane, if all forms move the same number.
     space : str
-        State space, where all forms use one; else the modifiers name it.
+        State space, if all forms use the same; else the modifiers name the space.
     """
 
     use: Use
@@ -58,33 +58,33 @@ class Memory(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """Facts that hold of an instruction.
+    """Facts that hold for an instruction.
 
     Attributes
     ----------
     sections : str
         Sections of the PTX ISA that define the instruction.
     category : str
-        Category in the counters; empty where the type decides.
+        Category in the counters; empty if the type decides.
     does : str
         Effect of the instruction, as `Does` lists them.
     result : tuple of type
-        Class of the first operand where that is written; empty where it never is.
+        Class of the first operand if the instruction writes it; empty if it never does.
     updates : bool
         Whether the result is read before it is written.
     carry : bool
-        Whether the carry flag is read. ``.cc`` says that it is written.
+        Whether the carry flag is read. ``.cc`` says that the flag is written.
     memory : tuple of Memory
         Accesses to memory.
     warp : str
-        Lanes of a warp that converge at the instruction: ``mask``, the lanes in the last operand, or ``all``.
-        ``active`` where the instruction reports the active lanes and waits for none.
+        Lanes of a warp that converge at the instruction: ``mask`` for the lanes in the last operand, or ``all``.
+        ``active`` if the instruction reports the active lanes and waits for none.
     polls : bool
         Whether loops wait by the instruction for other threads.
     address : str
-        Part in computing addresses: the result is a ``pointer`` where an operand is, or an ``offset``.
+        Part in computing addresses: ``pointer`` if the result is a pointer when an operand is, or ``offset``.
     operations : int
-        Floating-point operations for each number, where the type is a floating-point type.
+        Floating-point operations for each number, if the type is a floating-point type.
     """
 
     sections: str
@@ -279,7 +279,7 @@ def facts_of(instruction: Instruction) -> Facts:
 
 
 def result_of(instruction: Instruction) -> Operand | None:
-    """Return the operand that an instruction writes, which is the first; None where it writes none."""
+    """Return the operand that an instruction writes, which is the first; None if it writes no operand."""
     first = instruction.operands[0] if instruction.operands else None
     return first if isinstance(first, facts_of(instruction).result) else None
 
@@ -293,7 +293,7 @@ def targets(instruction: Instruction) -> list[str]:
 
 
 def sources(instruction: Instruction) -> list[str]:
-    """Return names of the registers that an instruction reads, its guard and special registers included."""
+    """Return names of the registers that an instruction reads, also in its guard, and special registers."""
     operands, guard = instruction.operands, instruction.guard
     if result_of(instruction) is not None and not facts_of(instruction).updates:
         operands = operands[1:]
@@ -313,7 +313,10 @@ def is_atomic(instruction: Instruction) -> bool:
 
 
 def is_strong(instruction: Instruction) -> bool:
-    """Return whether an access is strong: it races with no strong access of its scope. Atomic operations are."""
+    """Return whether an access is strong: it races with no strong access of its scope.
+
+    Atomic operations are strong.
+    """
     return is_atomic(instruction) or not _STRONG.isdisjoint(instruction.modifiers)
 
 

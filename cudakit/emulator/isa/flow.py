@@ -15,7 +15,10 @@ class Refusal(Exception):
 
 @dataclass(slots=True)
 class Block:
-    """A basic block: instructions `first` … `last` - 1; the last may branch, leave or wait at a barrier."""
+    """A basic block: instructions `first` to `last` - 1.
+
+    The last instruction may branch, leave or wait at a barrier.
+    """
 
     first: int
     last: int
@@ -32,7 +35,7 @@ class Block:
 def is_collective(instr: Instruction) -> bool:
     """Return whether an instruction is a warp collective, at which lanes wait for each other.
 
-    A block begins with it.
+    A warp collective begins a basic block.
     """
     return facts_of(instr).warp in ("mask", "all")
 
@@ -43,7 +46,7 @@ def member_mask(instr: Instruction) -> Operand:
 
 
 def is_barrier(instr: Instruction) -> bool:
-    """Return whether threads wait for their block at an instruction."""
+    """Return whether threads wait for other threads of their block at an instruction."""
     return facts_of(instr).does == "waits"
 
 
@@ -60,16 +63,17 @@ class Flow:
     blocks : list of Block
         Basic blocks in the order of the text.
     end : int
-        Number that stands for leaving the function.
+        Block number that stands for leaving the function.
     order : list of int
-        Reachable blocks, so that forward edges go forward and a loop's blocks stand together, its header first.
+        Reachable blocks, in an order in which forward edges go forward and a loop's blocks stand together, its header
+        first.
     post : list of int
         Immediate post-dominator of each block.
 
     Raises
     ------
     Refusal
-        Where a loop has several entries.
+        If a loop has several entries.
     """
 
     code: list[Instruction]
@@ -102,7 +106,7 @@ class Flow:
         self.post: dict[int, int] = self._post_dominators(reached)
 
     def _around(self, header: int, tail: int) -> set[int]:
-        """Return the blocks of the natural loop of a back edge."""
+        """Return the blocks of the natural loop of the back edge from `tail` to `header`."""
         body, open_ = {header, tail}, [tail] if tail != header else []
         while open_:
             for before in self.blocks[open_.pop()].predecessors:
@@ -112,7 +116,7 @@ class Flow:
         return body
 
     def _laid_out(self, entry: int, depth: int) -> list[int]:
-        """Return the order of a loop's blocks, or of all: each inner loop counts as one unit."""
+        """Return the order of a loop's blocks, or of all blocks; each inner loop counts as one unit."""
 
         def unit(number: int) -> int:
             loops = self.blocks[number].loops
@@ -156,7 +160,7 @@ class Flow:
         return _dominators(self.end, backward, lambda n: before.get(n, ()))
 
     def until(self, starts: Iterable[int], stop: int) -> set[int]:
-        """Return the blocks that can be reached from `starts` without passing `stop`."""
+        """Return the blocks that can be reached from `starts` without passing the block `stop`."""
         reached: set[int] = set()
         open_ = [start for start in starts if start not in (stop, self.end)]
         while open_:
@@ -252,7 +256,7 @@ def _dominators(entry: int, order: list[int], predecessors: Callable[[int], Iter
 
 
 def _dominates(dominators: dict[int, int], above: int, below: int) -> bool:
-    """Return whether a block dominates another, or is the same."""
+    """Return whether the block `above` dominates the block `below`, or is the same."""
     while below != above:
         if dominators.get(below, below) == below:
             return False
@@ -291,7 +295,7 @@ def _asks_others(instr: Instruction, read: set[str]) -> bool:
 
 
 def _derived_from(inside: list[Instruction], names: set[str]) -> set[str]:
-    """Return registers together with all registers that instructions compute from them."""
+    """Return the registers `names`, and all registers that the instructions compute from them."""
     names = set(names)
     changed = True
     while changed:

@@ -1,7 +1,7 @@
 """Approximate functions, of float64: far within the errors that the ISA allows, and the same bits on every machine.
 
-Each is made of sums, products and quotients, each rounded. Functions of mathematics libraries differ from one to the
-other.
+Each function is made of sums, products and quotients, each rounded. Mathematics libraries would differ: one library's
+result is not another's.
 """
 
 from __future__ import annotations
@@ -64,7 +64,10 @@ def lg2(x: Word) -> Word:
 
 
 def _wave(x: Word, quarters: int) -> Word:
-    """Compute the sine of an angle plus `quarters` quarter turns, by whole quarter turns and the remainder."""
+    """Return the sine of an angle plus `quarters` quarter turns.
+
+    The angle is split into whole quarter turns and the remainder.
+    """
     left = _clamped(x, 2.0**30)
     n = (left * x.constant_of(2 / pi)).do("rint", "f64")
     for part in _HALF_PI:

@@ -78,7 +78,7 @@ def _from_integer(form: Form, out: str, a: Word) -> Word:
 
 
 def _directed(value: Word, a: Word, mode: str) -> Word:
-    """Round an integer's float, which was rounded to nearest, in another direction."""
+    """Round an integer's float, which was rounded to nearest, in the direction of a rounding mode."""
     back = value.to(a.type_name)
     # Past the largest integer the way back is held to that.
     beyond = value >= value.constant_of(float(1 << a.bits - a.signed))
@@ -168,7 +168,7 @@ def _to_tf32(form: Form, a: Word) -> Word:
 
 
 def _to_eighths(form: Form, out: str, source_type: str, a: Word, b: Word | None) -> Word:
-    """Convert to two 8-bit floats; the first source's is the upper byte."""
+    """Convert a pair of floats, or two sources, to two 8-bit floats; the first source becomes the upper byte."""
     if b is None:
         return _encoded(form, number(a, source_type), out).to("u8").join("u16")
     high, low = (_encoded(form, word, out) for word in (a, b))

@@ -43,7 +43,7 @@ def flushed(value: Word) -> Word:
 
 
 def number(word: Word, name: str, ftz: bool = False) -> Word:
-    """Return an operand as the float that arithmetic uses; for a pair, both."""
+    """Return an operand as the float that arithmetic uses; for a pair, both floats."""
     if name in ("f32", "f64"):
         return flushed(word) if ftz else word
     bits = halves(word, name)
@@ -306,7 +306,10 @@ def extremum(form: Form, *sources: Word) -> Word:
 
 
 def _extreme(form: Form, a: Word, b: Word) -> Word:
-    """Return the smaller or larger of two: -0 is below +0. A NaN gives the other value, with ``.NaN`` itself."""
+    """Return the smaller or larger of two floats, where -0 is below +0.
+
+    If one is NaN, return the other; with ``.NaN`` return NaN.
+    """
     least, bits = form.opcode == "min", f"u{a.bits}"
     sign = (a.view(bits) ^ b.view(bits)) & SIGN[a.type_name]
     if form.has("xorsign"):
@@ -332,7 +335,7 @@ OUT_OF_BOUNDS: Final = 0x7FF7
 
 
 def _half_bits(form: Form, *sources: Word) -> list[Word]:
-    """Return the bits of halves, of both halves for pairs."""
+    """Return the bits of each source's half, or of both halves for pairs."""
     if "f32" in form.types:
         raise EmulationError(f"{form.opcode} of mixed precision")
     words = [halves(source, form.name) for source in sources]
@@ -408,7 +411,10 @@ def _key(bits: Word) -> Word:
 
 
 def _half_extreme(form: Form, a: Word, b: Word) -> Word:
-    """Return the smaller or larger of two: -0 is below +0. A NaN gives the other value, with ``.NaN`` itself."""
+    """Return the smaller or larger of two halves, where -0 is below +0.
+
+    If one is NaN, return the other; with ``.NaN`` return NaN.
+    """
     sign, infinity = (a ^ b) & 0x8000, _infinity(form)
     if form.has("xorsign"):
         a, b = a & _MAGNITUDE, b & _MAGNITUDE

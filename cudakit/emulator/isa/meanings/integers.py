@@ -98,7 +98,7 @@ def bfind(form: Form, a: Word) -> Word:
 def fns(form: Form, mask: Word, base: Word, count: Word) -> Word:
     """Return the place of the n-th one bit from a base, upwards or downwards.
 
-    For n = 0 it is the base itself, if that bit is one.
+    For n = 0 return the base itself, if its bit is one.
     """
     down = count < 0
     left, place, step = down.choose(-count, count), base.to("s64"), down.choose(-1, 1, "s64")
@@ -280,7 +280,7 @@ def bmsk(form: Form, start: Word, count: Word) -> Word:
 
 @means("szext", sources="T u32=")
 def szext(form: Form, a: Word, count: Word) -> Word:
-    """Extend the lowest bits with zeros or with the highest of them."""
+    """Return the lowest bits, extended with zeros, or with the highest bit of them."""
     count = count & 31 if form.has("wrap") else count
     if not form.signed:
         return a & low_ones(count, 32)
@@ -389,7 +389,7 @@ def selp(form: Form, a: Word, b: Word, chosen: Word) -> Word:
 
 @means("slct", sources="S S T", families="integer float")
 def slct(form: Form, a: Word, b: Word, selector: Word) -> Word:
-    """Select the first where the third is at least zero; the second where it is below zero or NaN."""
+    """Return the first source if the third is at least zero, the second if the third is below zero or NaN."""
     return ((flushed(selector) if form.has("ftz") else selector) >= 0).choose(a, b)
 
 
