@@ -1,6 +1,6 @@
 """Words of lanes, the algebra in which meanings of instructions are written, and the table of meanings.
 
-Each back-end provides the operations on words. A meaning computes each lane's result from the lane's own operands.
+Each back-end provides the operations on words. A meaning computes each lane's result from the same lane's operands.
 """
 
 from __future__ import annotations
@@ -75,13 +75,13 @@ class Word(ABC):
     @property
     @abstractmethod
     def constant_value(self) -> int | None:
-        """Integer that the word is in all lanes, or None where it is not known to be one."""
+        """Integer that the word is in all lanes, or None if the word is not known to be a constant integer."""
 
     # ── types ──
 
     @property
     def bits(self) -> int:
-        """Bits of the type."""
+        """Number of bits of the word's type."""
         return BITS[self.type_name]
 
     @property
@@ -102,7 +102,7 @@ class Word(ABC):
         return value if isinstance(value, Word) else self.constant(value, type_name or self.type_name)
 
     def constant_of(self, value: float) -> Word:
-        """Return a constant of this word's floating-point type."""
+        """Return a constant of this word's floating-point type, from its value."""
         code = "<d" if self.type_name == "f64" else "<f"
         return self.constant(int.from_bytes(struct.pack(code, value), "little"), self.type_name)
 
@@ -123,14 +123,14 @@ class Word(ABC):
         return self._shifted("shr", by)
 
     def _shifted(self, name: str, by: Number) -> Word:
-        """Shift by an unsigned amount, of 32 bits or of this word's type."""
+        """Return the word shifted by an unsigned amount, which is a word of 32 bits or of this word's type."""
         by = self.of(by, self.type_name)
         if by.constant_value is None or by.constant_value < self.bits:
             return self.do(name, self.type_name, by)
         return self.do(name, self.type_name, self.of(self.bits - 1)) if name == "shr" and self.signed else self.of(0)
 
     def nan_from(self, *sources: Word) -> Word:
-        """Give the NaN of this float64 the payload of the sources' NaN; the first NaN source counts."""
+        """Return this float64, with each NaN given the payload of the sources' NaN; the first NaN source counts."""
         return self.do("nan_from", self.type_name, *sources)
 
     # ── comparisons ──
@@ -139,11 +139,11 @@ class Word(ABC):
     __lt__, __le__, __gt__, __ge__ = (_with(name, "pred") for name in ("lt", "le", "gt", "ge"))
 
     def test(self, name: str, other: Number) -> Word:
-        """Compare by a comparison's name; with a NaN all but ``ne`` are false."""
+        """Return the truth of a comparison, by its name; with a NaN all comparisons but ``ne`` are false."""
         return self.do(name, "pred", self.of(other))
 
     def choose(self, first: Number, second: Number, type_name: str = "") -> Word:
-        """Select the first where this truth holds, else the second; two constants need `type_name`."""
+        """Return the first word if this truth holds, else the second; two constants need `type_name`."""
         type_name = (
             type_name
             or (first.type_name if isinstance(first, Word) else "")
@@ -154,7 +154,7 @@ class Word(ABC):
     # ── bits ──
 
     def zeros(self) -> Word:
-        """Count the zero bits above the highest one."""
+        """Return the number of zero bits above the highest one bit."""
         return self.do("clz", "u32")
 
     # ── pieces of a word ──
@@ -168,7 +168,7 @@ class Word(ABC):
         return self.do("join", type_name, BITS[type_name] // self.bits)
 
     def part(self, number: int, count: int) -> Word:
-        """Return piece `number` of `count`."""
+        """Return piece `number` of a word in `count` pieces."""
         return self.do("part", self.type_name, number, count)
 
     def pick(self, other: Word, places: tuple[int, ...]) -> Word:
@@ -221,10 +221,12 @@ class Form:
     ----------
     types : tuple of str
         Types among the modifiers, in order.
-    name, word_type : str
-        The last type by PTX's name, and by the type of the word that holds it.
+    name : str
+        The last of the types, by PTX's name.
+    word_type : str
+        Type of the word that holds a value of the type `name`.
     parts : tuple of str
-        Selector of each operand, such as ``b0``; with ``negative`` before it after a minus.
+        Selector of each operand, such as ``b0``. ``negative`` stands before the selector of an operand with a minus.
     """
 
     def __init__(self, opcode: str, modifiers: tuple[str, ...], parts: tuple[str, ...]) -> None:
@@ -236,7 +238,7 @@ class Form:
 
     @property
     def mode(self) -> str:
-        """Rounding mode of a float result; to nearest where none is named."""
+        """Rounding mode of a float result; to nearest if the instruction names no mode."""
         return next((modifier for modifier in self.modifiers if modifier in ("rz", "rm", "rp")), "rn")
 
     def has(self, modifier: str) -> bool:
@@ -277,7 +279,7 @@ _MOST_PARTS: Final = 4
 
 
 def means(*opcodes: str, sources: str, families: str = "integer", nans: str = "") -> Callable[[Function], Function]:
-    """Enter a meaning into the table; `nans` is ``takes`` or ``gives``, as in `Meaning`."""
+    """Return a decorator that enters a meaning into the table; `nans` is ``takes`` or ``gives``, as in `Meaning`."""
 
     def enter(function: Function) -> Function:
         meaning = Meaning(function, tuple(sources.split()), bool(nans), nans == "gives")
@@ -289,7 +291,7 @@ def means(*opcodes: str, sources: str, families: str = "integer", nans: str = ""
 
 @cache
 def _entry(opcode: str, modifiers: tuple[str, ...], parts: tuple[str, ...]) -> tuple[Meaning, Form] | None:
-    """Return the meaning of the longest matching name, and the form, which is shared by equal instructions."""
+    """Return the meaning of the longest matching opcode, and the form, or None; equal instructions share a form."""
     form = Form(opcode, modifiers, parts)
     if not form.types:
         return None
@@ -311,7 +313,10 @@ class Bound(NamedTuple):
 
 
 def bound(instruction: Instruction, carry: Operand) -> Bound | None:
-    """Return an instruction's operands with its meaning, or None; the operand `carry` stands for the carry flag."""
+    """Return an instruction's operands with its meaning; None for an instruction without a meaning.
+
+    The operand `carry` stands for the carry flag.
+    """
     selected = [_selected(operand) for operand in instruction.operands]
     entry = _entry(instruction.opcode, instruction.modifiers, tuple(part for _, part in selected))
     if entry is None:
@@ -332,7 +337,7 @@ def results_of(results: Any, count: int) -> list[Any]:
 
 @cache
 def source_type(form: Form, source: str) -> str:
-    """Return the PTX type as which an operand is read."""
+    """Return the PTX type as which an operand is read, from the entry of the operand in `Meaning.sources`."""
     source = source.removesuffix("=")
     wide = f"{form.name[0]}{2 * form.bits}" if form.has("wide") else form.word_type
     other = BITS[WORD_TYPES[form.types[-2]]] if len(form.types) > 1 else 0
