@@ -534,7 +534,7 @@ def _as_device_array(name: str, value: Any) -> Any:
     is_host = isinstance(value, np.ndarray)
     if hasattr(value, "__cuda_array_interface__") or (not is_host and hasattr(value, "__dlpack__")):
         return device_array_of(value)
-    raise ArgumentError(f"{name} is {type(value).__name__}, and the stream is a GPU's: a CuPy array is wanted")
+    raise ArgumentError(f"{name} must be a CuPy array on a GPU's stream, got {type(value).__name__}")
 
 
 def _side(name: str, value: Any) -> Any:

@@ -151,7 +151,7 @@ def test_what_cannot_be_copied(stream: Any, xp: Any) -> None:
         ck.memory.copy(x, x.T, stream)
     with pytest.raises(ck.ArgumentError, match=r"source .* float64"):
         ck.memory.copy(x, np.zeros((3, 4)), stream)
-    with pytest.raises(ck.ArgumentError, match="copy: source must be a NumPy array, got list"):
+    with pytest.raises(ck.ArgumentError, match=r"copy: source must be a .*, got list"):
         ck.memory.copy(x, [[0.0] * 4] * 3, stream)
     readonly = np.zeros((3, 4), "f4")
     readonly.flags.writeable = False

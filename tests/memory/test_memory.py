@@ -89,7 +89,7 @@ def test_an_output_on_the_device_that_does_not_fit(stream: Any, xp: Any) -> None
         ck.to_device(a, stream, out=xp.zeros((5, 4), np.float32))
     with pytest.raises(ck.ArgumentError, match=r"to_device: out has .*dtype float64"):
         ck.to_device(a, stream, out=xp.zeros((4, 5)))
-    with pytest.raises(ck.ArgumentError, match="to_device: out must be a NumPy array, got list"):
+    with pytest.raises(ck.ArgumentError, match=r"to_device: out must be a .*, got list"):
         ck.to_device(a, stream, out=[])
 
 
@@ -139,7 +139,7 @@ def test_what_is_no_array(stream: Any) -> None:
         ck.to_device([1, 2], stream)
     with pytest.raises(ck.ArgumentError, match="dtype object"):
         ck.to_device(np.array([None]), stream)
-    with pytest.raises(ck.ArgumentError, match="to_host: array must be a NumPy array, got list"):
+    with pytest.raises(ck.ArgumentError, match=r"to_host: array must be a .*, got list"):
         ck.to_host([1, 2], stream)
 
 

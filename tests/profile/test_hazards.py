@@ -421,7 +421,7 @@ def test_copies_are_ordered(two: Two, kernels: Kernels, xp: Any) -> None:
 def held() -> list[int]:
     """Addresses of the arrays that the order keeps for work that may not be done."""
     tracks = order().by_handle.values()
-    things = [kept for track in tracks for kept in (*(each for _, each in track.held), *track.repeated.values())]
+    things = [kept for track in tracks for kept in (*(each for _, each in track.holdings), *track.repeated.values())]
     return [each.data.ptr for kept in things for each in kept or () if hasattr(each, "data")]
 
 

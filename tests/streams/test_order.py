@@ -1262,7 +1262,7 @@ def check_order(order: Order, program: list[Any], quick: list[bool], warmth: int
     def note(stream: int, reads: Any, writes: Any, *launch: Any) -> None:
         given = targets[stream].stream.given
         if order.manual_blocks:
-            given += [(other.number, len(other.stream)) for other in device.streams if other.number != stream]
+            given += [(other.number, len(other.given)) for other in device.streams if other.number != stream]
         name = f"launch {len(launches)}"
         before = device.before(stream, len(given))
         for number, position in device.done:
