@@ -350,7 +350,10 @@ def test_variables_bits_and_powers() -> None:
             ("v.load_masked(4);", "tile 4 has elements 256 to 319 of dimension 0, which has 250"),
             ("v.store_masked(v.load_masked(0), -1);", "wholly outside"),
             ("v.load(3);", "elements 192 to 255 of dimension 0, which has 250, are not all inside"),
-            ("ct::load(y + 250 + ct::iota<ct::tile<int, ct::shape<8>>>());", "element 250 of 250"),
+            (
+                "ct::load(y + 250 + ct::iota<ct::tile<int, ct::shape<8>>>());",
+                "y with 250 elements: element 250 is past the end",
+            ),
             ("auto t = ct::extract(v.load(0), ct::shape<8>{}, n); ct::store(y, ct::sum(t, 0_ic));", "subtile 250 of 8"),
         ],
         2,
