@@ -103,7 +103,7 @@ def test_a_read_only_output_is_refused(stream: Any) -> None:
 
 @pytest.mark.gpu
 def test_a_host_output_of_to_device_is_refused_on_a_gpu(stream: Any) -> None:
-    with pytest.raises(ck.ArgumentError, match="to_device: out is ndarray, and the stream is a GPU's"):
+    with pytest.raises(ck.ArgumentError, match="to_device: out must be a CuPy array on a GPU's stream, got ndarray"):
         ck.to_device(np.zeros(4), stream, out=np.zeros(4))
 
 
@@ -147,7 +147,7 @@ def test_what_is_no_array(stream: Any) -> None:
 def test_host_and_device_are_not_confused(stream: Any, xp: Any) -> None:
     with pytest.raises(ck.ArgumentError, match="to_device: array must be a NumPy array, got list"):
         ck.to_device([1.0], stream)
-    with pytest.raises(ck.ArgumentError, match="to_host: array is ndarray"):
+    with pytest.raises(ck.ArgumentError, match="to_host: array must be a CuPy array on a GPU's stream, got ndarray"):
         ck.to_host(np.ones(4), stream)
 
 

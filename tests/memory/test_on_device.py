@@ -198,7 +198,7 @@ def test_outputs_that_do_not_fit(gpu: Gpu, stream: Stream) -> None:
         (gpu.array(numbers(5)), r"out has shape \(5,\) .* the array \(6,\)"),
         (gpu.array(np.zeros(6)), "out has shape .* float64, the array"),
         (gpu.array(numbers(6), device_id=1), "out is on device 1, and the stream is of device 0"),
-        (numbers(6), "to_device: out is ndarray, and the stream is a GPU's: a CuPy array is wanted"),
+        (numbers(6), "to_device: out must be a CuPy array on a GPU's stream, got ndarray"),
     ):
         with pytest.raises(ck.ArgumentError, match=words):
             BACKEND.to_device(host, stream, out)
@@ -411,7 +411,7 @@ def test_copies_that_make_no_sense(gpu: Gpu, stream: Stream) -> None:
         (gpu.array(numbers(6), device_id=1), device, "the stream is of device 0, and an array of device 1"),
         (device, numbers(5), r"target has shape \(6,\) .*source \(5,\)"),
         (device, np.zeros(6), "dtype int32, source .* float64"),
-        (device, [1], "copy: source is list"),
+        (device, [1], "copy: source must be a CuPy array on a GPU's stream, got list"),
     ):
         with pytest.raises(ck.ArgumentError, match=words):
             BACKEND.transfer(target, source, stream)

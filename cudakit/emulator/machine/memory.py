@@ -626,9 +626,7 @@ class Memory:
         nearest = self._nearest(address)
         if address < _CLOSE:
             return AccessError(f"{size} bytes at {address:#x}: a null pointer")
-        if nearest is None:
-            return AccessError(f"address {address:#x} is in no allocation")
-        if not nearest.address - _CLOSE <= address < nearest.end + _CLOSE:
+        if nearest is None or not nearest.address - _CLOSE <= address < nearest.end + _CLOSE:
             for start, (end, name) in self._freed.items():
                 if start <= address < end:
                     return AccessError(
@@ -639,7 +637,7 @@ class Memory:
                     f"{size} bytes at {address:#x} are outside every array of the call. A pointer in memory must point "
                     "into an array of ck.empty or ck.to_device"
                 )
-        if not nearest.address - _FAR <= address < nearest.end + _FAR:
+        if nearest is None or not nearest.address - _FAR <= address < nearest.end + _FAR:
             return AccessError(f"address {address:#x} is in no allocation")
         element = (address - nearest.address) // nearest.itemsize
         count = nearest.size // nearest.itemsize
