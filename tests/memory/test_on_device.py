@@ -202,7 +202,7 @@ def test_outputs_that_do_not_fit(gpu: Gpu, stream: Stream) -> None:
     ):
         with pytest.raises(ck.ArgumentError, match=words):
             BACKEND.to_device(host, stream, out)
-    with pytest.raises(ck.ArgumentError, match="to_host: array is list"):
+    with pytest.raises(ck.ArgumentError, match="to_host: array must be a CuPy array on a GPU's stream, got list"):
         BACKEND.to_host([1], stream, None, True)
     read_only = np.zeros(6, "i4")
     read_only.flags.writeable = False
