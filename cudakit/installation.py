@@ -104,7 +104,10 @@ def configuration() -> dict[str, Any]:
 
 
 def _section(fill: Callable[[Section], None], **empty: Any) -> Section:
-    """Return a section that `fill` has filled, as far as it came."""
+    """Return a part of the installation report as a dict that `fill` fills, beginning with the values of `empty`.
+
+    If `fill` raises, its error is under "problem", which is None otherwise, and the values set before stay.
+    """
     section = {**empty, "problem": None}
     try:
         fill(section)

@@ -126,7 +126,13 @@ class DevicePlace:
         return self.xp
 
     def check(self, stream: Any) -> Stream:
-        """Return cuda.core's stream for `stream`."""
+        """Return the cuda.core stream of a cuda.core stream, or of an object with ``__cuda_stream__`` (CuPy, torch).
+
+        Raises
+        ------
+        ArgumentError
+            If `stream` is anything else, such as an int or None.
+        """
         return streams.as_stream(stream)
 
     def identity(self, stream: Any) -> int:

@@ -647,7 +647,10 @@ class CallReplay:
         self._counts[key] = -_POSTPONED
 
     def record(self, call: RecordedCall) -> None:
-        """Replay calls like `call` from now on, if its launches have settled."""
+        """Replay calls like `call` from now on, if its launches may be repeated without waits between streams.
+
+        Otherwise, and while work is reported to observers, calls with this key are not recorded for a while.
+        """
         ordered = order()
         with ordered.lock:
             single, addresses = ordered.single, call.addresses

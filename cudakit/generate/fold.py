@@ -236,15 +236,15 @@ def settled(of: Declared, place: ArrayPlace, targets: Sequence[Target]) -> Any:
 
 
 def initial_types(of: FoldRecipe, initial: Any, sum_dtype: np.dtype | None) -> dict[str, np.dtype]:
-    """Return the template argument for an initial value, if it needs one.
+    """Return ``{"Initial_": dtype}`` for an initial value, or an empty dict if the kernel needs no dtype for it.
 
-    `sum_dtype` is the accumulator's dtype, if known.
+    `sum_dtype` is the accumulator's dtype, or None if it is unknown.
 
     Raises
     ------
     ArgumentError
-        The value is no number (or no struct, if structs are combined), or a number of another kind than
-        `sum_dtype`.
+        The value is neither a number nor a struct, or it loses in the accumulator: a float in an integer, a
+        complex number in a float. An integer for a float accumulator is accepted.
     """
     if initial is None or of.initial_type != "Initial_":
         return {}

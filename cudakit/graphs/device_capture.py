@@ -99,7 +99,11 @@ class Node(Step):
             checked(getattr(driver, f"cuGraph{self.family}NodeSetParams")(self.handle, self._parameters), self._change)
 
     def _find_place(self, arguments: NamedArguments, field: str, on_host: bool = False) -> None:
-        """Look for a named array at the address in the parameter `field`. If there is one, add its use to the node."""
+        """Look for a named array that contains the address in the node's parameter `field`.
+
+        If there is one, add a use to the node: a new array's address, at the same distance, is then written to the
+        field. `on_host` says that the field holds an address of host memory.
+        """
         parameters = self._parameters
         location = arguments.holding(int(getattr(parameters, field) or 0))
         if location is not None:
@@ -229,7 +233,10 @@ def _listed(call: Callable[[Any, int], tuple[Any, ...]], owner: Any, words: str)
 
 
 def _layout(kernel: Any, function: Any, name: str) -> list[tuple[int, int]]:
-    """Return the offset and the size of each parameter of a kernel, in bytes."""
+    """Return (offset, size) in bytes for each parameter of a kernel.
+
+    The driver is asked by `function`, or by `kernel` if the number of `function` is 0. `name` is for the error.
+    """
     layout: list[tuple[int, int]] = []
     for position in range(_MOST_PARAMETERS):
         if int(function):
@@ -334,7 +341,11 @@ class DeviceCapture(Recording):
 
     @contextlib.contextmanager
     def conditional(self, flag: Any, limit: int | None, again: bool) -> Iterator[Stream]:
-        """Capture the body of a loop or branch, on a stream of its own."""
+        """Capture the calls of a ``with`` block as the body of a loop or branch. Yield the stream for these calls.
+
+        The body runs while (`again` True) or if (`again` False) ``flag[0] != 0`` on the device. `limit` is the most
+        rounds of a loop.
+        """
         import cupy
 
         try:
@@ -364,7 +375,11 @@ class DeviceCapture(Recording):
             self._joined.enter_context(order().capturing(target.core))
 
     def embed(self, core: Stream, builder: GraphBuilder, loaded: Iterable[Any]) -> None:
-        """Add another graph and its kernels to this graph, on the stream captured now."""
+        """Add another graph as a child to this graph, and keep its kernels loaded.
+
+        `core` is the stream of the launch. `builder` holds the other graph, and `loaded` are its kernels. Raises
+        `LaunchError` if `core` is not the stream that is captured now.
+        """
         if handle_of(core) != handle_of(self.builder.stream):
             raise LaunchError(
                 "graph: inside a capture a graph is launched on the captured stream; inside a loop or branch, on "
@@ -575,7 +590,10 @@ class DeviceGraph(Executable):
 
 
 def _state(stream: Any) -> tuple[int, int, list[Any]]:
-    """Return whether a stream is captured (not 0), the capture's number, and the nodes before the next node."""
+    """Return a stream's capture status, the capture's number, and the nodes that its next node depends on.
+
+    The status is 0 if the stream is not captured.
+    """
     state = checked(driver.cuStreamGetCaptureInfo(driver.CUstream(handle_of(stream))), "the state of a capture")
     return int(state[0]), int(state[1]), list(state[3] or ())[: int(state[-1])]
 

@@ -36,7 +36,10 @@ from cudakit.types.arguments import as_numpy
 
 
 class Play:
-    """A launch of a graph: the stream for each captured stream, and the events recorded so far."""
+    """A single launch of a recorded graph.
+
+    `streams` gives the stream to run on by the number of the recorded stream. `events` are the events recorded so far.
+    """
 
     def __init__(self, streams: dict[int, EmulatedStream]) -> None:
         self.streams = streams
@@ -74,8 +77,8 @@ class Node(Step):
     ) -> bool:
         """Return whether `array` is an array. If it shares memory with a named array, also add this use to the step.
 
-        A launch with another named array then uses the same part of the other array. The part, or `value` of the part,
-        replaces the argument at `position` in each of `slots`.
+        A launch with another named array then uses the same part of the other array. The part, or ``value(position,
+        part)`` if `value` is not None, replaces the argument at index `position` in each list of `slots`.
         """
         memory = memory_of(array)
         if memory is None:
@@ -123,7 +126,10 @@ class Launch(Node):
                 self._find_number_at(position, argument, names)
 
     def _find_addresses_in(self, position: int, value: bytes | int, arguments: NamedArguments) -> None:
-        """Find addresses of named arrays in a struct's bytes or an address argument, and add their uses to the step."""
+        """Find addresses of named arrays in `value`, a struct's bytes or an address, and add their uses to the step.
+
+        A later value is written to the launch's argument at index `position`.
+        """
         values = self._values
 
         def put(place: int, address: int) -> None:
@@ -244,7 +250,10 @@ def _view(array: Any, distance: int, like: Memory) -> np.ndarray:
 
 
 class _Part:
-    """Memory of an array as elements of a size in bytes. It keeps the array alive."""
+    """A part of an array's memory, for `numpy.asarray`: `distance` bytes after its first element, shaped as `like`.
+
+    Its elements are raw bytes of the size of `like`'s elements. It keeps the array alive.
+    """
 
     def __init__(self, array: np.ndarray, distance: int, like: Memory) -> None:
         self.tensor = array
@@ -350,7 +359,10 @@ class EmulatedCapture(Recording):
 
     @contextlib.contextmanager
     def conditional(self, flag: Any, limit: int | None, again: bool) -> Iterator[EmulatedStream]:
-        """Record the body of a loop or branch, on a stream of its own."""
+        """Record the calls of a ``with`` block as the body of a loop or branch. Yield the stream for these calls.
+
+        The body runs while (`again` True) or if (`again` False) ``flag[0] != 0``. `limit` is the most rounds of a loop.
+        """
         outer = next(stream for stream in self.streams if self._body_of[id(stream)] is self._bodies[-1])
         inner = outer.alike()
         node = Conditional(id(outer), id(inner), flag, limit, again, self.named_arguments)
@@ -426,7 +438,10 @@ class EmulatedCapture(Recording):
         point.body.append(Edge("wait", id(stream), point.number))
 
     def check_place(self, stream: EmulatedStream, name: str) -> None:
-        """Raise if a stream does not belong to the body that is captured now."""
+        """Raise if `stream` is not of the graph, loop or branch that is captured now.
+
+        `name` describes the refused work in the error.
+        """
         if self._body_of[id(stream)] is not self._bodies[-1]:
             raise outside_of_body(name)
 

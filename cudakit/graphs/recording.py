@@ -286,7 +286,10 @@ class NamedArguments:
 
 
 def _own(name: str, value: Any) -> Any:
-    """Return a number as an object distinct from all other arguments."""
+    """Return the number `value` as a new object, which identity distinguishes from every other argument.
+
+    `name` is for the error: `ArgumentError` if `value` is no number.
+    """
     number_types: tuple[tuple[type, Any], ...] = (
         (bool, _Bool), (int, _Int), (float, _Float), (complex, _Complex), (np.bool_, _NumpyBool)
     )  # fmt: skip
@@ -347,7 +350,7 @@ class Recording(Witness):
             raise
 
     def check_whole(self) -> None:
-        """Raise if a loop or branch was left by an error that was caught outside of it."""
+        """Raise if the body of a loop or branch ended with an error: the graph would lack the rest of the body."""
         if self._error is not None:
             raise LaunchError(
                 f"capture: a loop or branch ended with an error ({type(self._error).__name__}: {self._error}), so that "
@@ -385,9 +388,10 @@ class Recording(Witness):
         self.writes.update(self.placed(writes))
 
     def placed(self, arrays: Iterable[Any]) -> Iterable[tuple[Any, Any]]:
-        """Yield a pair for each array, to be stored in `reads` or `writes`: its key and its value.
+        """Yield (key, value) for each array, as `reads` and `writes` store them.
 
-        Both are the name for a named array or a view of one. For any other array they are its identity and the array.
+        For a named array, or a view of one, both are the name. For any other array, the key is its identity and the
+        value the array.
         """
         for array in arrays:
             memory = memory_of(array) if self.named_arguments.arrays else None
@@ -543,9 +547,10 @@ class Executable:
         self._changed(uses)
 
     def _changed(self, uses: Sequence[tuple[Any, Write]]) -> None:
-        """Prepare the next launch for changed named arguments.
+        """Note which steps have new values, for the next launch. Here it does nothing: a subclass may override it.
 
-        `uses` are pairs of the step that uses an argument and the function that writes the value.
+        `change` calls it after it has written the values. `uses` are pairs of a changed step and the function that
+        wrote its value.
         """
 
     def launch(self, stream: Any, graph: Any) -> None:

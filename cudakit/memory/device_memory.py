@@ -283,7 +283,11 @@ class SurfaceObject:
         return Box("array", int(self.resource.source.handle), size, height, depth, 0, 0)
 
     def extents(self, texels: tuple[int, ...]) -> tuple[int, int, int]:
-        """Return depth or layers, height and width."""
+        """Return (depth or number of layers, height, width) of an array of texels.
+
+        `texels` is the array's shape without the axis of channels, in NumPy's order: width last. Missing axes count as
+        1. A layered surface of shape (layers, width) has height 1.
+        """
         if self.layered and len(texels) == 2:
             return texels[0], 1, texels[1]
         depth, height, width = (1, 1, *texels)[-3:]

@@ -20,7 +20,7 @@ _LOOK = 0.1
 
 
 class AsyncSource(Iterator[Any]):
-    """The items of an asynchronous source, for a thread.
+    """The items of an asynchronous source as an ordinary iterator: `next` waits while an event loop reads the item.
 
     Attributes
     ----------
@@ -124,7 +124,11 @@ class AsyncSource(Iterator[Any]):
 
 
 def _start(loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any, Any]], step: Future[Any]) -> None:
-    """Run `work` in this loop. `step` is its future; cancelling `step` cancels the work."""
+    """Start the coroutine of `work()` as a task of `loop`. Call this in the loop's thread.
+
+    `step` is the future through which other threads see the task's result or error. Cancelling `step` cancels the task.
+    If `step` is cancelled already, nothing starts.
+    """
     if step.cancelled():
         return
     task = loop.create_task(work())

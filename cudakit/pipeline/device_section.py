@@ -42,7 +42,7 @@ _Called = tuple[str, Callable[[Any, Any], Any]]
 
 
 class Section:
-    """The node of successive device stages.
+    """The node that runs consecutive device stages of a pipeline.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ class Section:
     def take(self, block: bool) -> Parcel:
         """Return the next result in order, END after the last, or NOTHING if none is ready and `block` is False.
 
-        Also puts the work of further items on the streams, as far as there is room.
+        Also takes further items and puts their work on the streams, up to the limit of items in flight.
         """
         if self._several:
             return self._several.popleft()
@@ -137,9 +137,10 @@ class Section:
     # ── onto the device ──────────────────────────────────────────────────────────────────────────────────────────
 
     def _submit(self, parcel: Parcel) -> BufferSet | None:
-        """Put all of an item's work on the streams. Return the buffer set that it occupies, also if a stage failed.
+        """Put all of an item's work on the streams: copies to the device, stages, copies to the host.
 
-        Return None if the item occupies none: a failure is then in `parcel`.
+        Return the item's buffer set, also if a stage failed. Return None if the item needs none any more: the failure
+        is then in `parcel`.
         """
         self._step = "copy to the device"
         buffers = None
@@ -173,9 +174,10 @@ class Section:
         return buffers
 
     def _abandoned(self, parcel: Parcel, buffers: BufferSet) -> bool:
-        """Record a failed item's last event after all work that was put on the streams for the item.
+        """Record the events of an item whose stage failed, after all its work on the streams.
 
-        Return whether the events could be recorded. If not, the failure in `parcel` is final.
+        Its buffer set can then be used again once the last event is done. Return True if the events could be recorded.
+        If not, mark the failure in `parcel` as final, and return False.
         """
         lane, arriving, leaving = buffers.lane, self._lanes.arriving, self._lanes.leaving
         try:
@@ -191,10 +193,10 @@ class Section:
         return True
 
     def _through(self, buffers: BufferSet, stages: Sequence[_Called]) -> Outgoing | None:
-        """Call stages on the value in `buffers`, and store the result there. Return None.
+        """Call stages, one after the other, on the value in `buffers`. Store the last result there, and return None.
 
-        If a stage yields, call the remaining stages on each of its results. Return the arrays to copy to the host, in
-        pairs.
+        If a stage yields, call the remaining stages on each yielded result, and store the list of results. Then return
+        pairs of a device array and the array to copy to the host.
         """
         value, buffers.value = buffers.value, None
         lane, rest = buffers.lane, iter(stages)
@@ -257,11 +259,13 @@ class Section:
         return buffers
 
     def _replay(self, buffers: BufferSet) -> Outgoing:
-        """Replay the stages by the graph of the item's buffer set. Return the arrays to copy to the host, in pairs.
+        """Replay the stages by the graph of the item's buffer set.
+
+        Return pairs of a device array of the result and the array to copy to the host.
 
         For the run's first item the stages are called without a graph. This call compiles and loads the kernels. It
         also shows which results must be copied before a later item overwrites them. For any other item, a buffer set
-        without a graph captures one.
+        without a graph captures one. Items of other shapes or dtypes than the first raise `ArgumentError`.
         """
         keys = [room.key for room in buffers.rooms[: buffers.used]]
         first_keys = self._keys or keys
@@ -296,9 +300,10 @@ class Section:
         return outgoing
 
     def _finish(self, parcel: Parcel, buffers: BufferSet) -> Parcel:
-        """Return the oldest item with its result, or the first of several results. Its buffer set is then free.
+        """Wait for the last copy of the item of `parcel`, and return the parcel with its result.
 
-        Waits for the item's last copy. A failure of the device is recorded in the returned parcel.
+        Its buffer set is then free. If a stage yielded, return the parcel of the first result, and keep the others for
+        `take`. A failure of the device is recorded in the returned parcel.
         """
         result: Any = None
         is_several = buffers.several is not None
@@ -320,14 +325,14 @@ class Section:
         return parcel
 
     def _chosen_depth(self, buffers: BufferSet) -> int:
-        """Return the number of items in flight for items like the item in `buffers`."""
+        """Return how many items to have in flight, by the size of the item in `buffers` and the free memory."""
         if self._lanes.emulated:
             return 2
         size = sum(room.device.nbytes for room in buffers.rooms) + getattr(buffers.value, "nbytes", 0)
         return min(next((depth for most, depth in _DEPTHS if size <= most), _LEAST_DEPTH), self._most(size))
 
     def _most(self, size: int) -> int:
-        """Return the number of items of `size` bytes each that fit in device memory."""
+        """Return how many items of `size` bytes each fit in a share of the free device memory, at least 1."""
         free, _ = self._lanes.xp.cuda.runtime.memGetInfo()
         pool = self._lanes.xp.get_default_memory_pool()
         if pool.get_limit():
@@ -336,7 +341,7 @@ class Section:
 
 
 def _replaced(value: Any, outgoing: Outgoing) -> Any:
-    """Return a result with its device arrays replaced by the arrays to copy."""
+    """Return a result with each device array replaced by the second array of its pair in `outgoing`."""
     own = {id(array): source for array, source in outgoing}
     return mapped(value, lambda part: own.get(id(part), part))
 

@@ -29,7 +29,7 @@ _BATCH: Final = 8
 
 
 class Gate:
-    """A limit of `depth` items between the source and the consumer at a time.
+    """A limit of the number of items between the source and the consumer at a time.
 
     Parameters
     ----------
@@ -55,9 +55,10 @@ class Gate:
         self._stopped = False
 
     def enter(self, block: bool) -> bool:
-        """Take room for one item, and return True. For one thread at a time.
+        """Count one more item between source and consumer, and return True. For one thread at a time.
 
-        Return False if the pipeline was stopped, or if there is no room and `block` is False.
+        If the limit is reached, wait until an item leaves; with `block` False return False instead. Return False also
+        once the gate was stopped.
         """
         if not self._room:
             try:
@@ -68,7 +69,7 @@ class Gate:
         return not self._stopped
 
     def leave(self) -> None:
-        """Release the room of an item that has reached the consumer. For one thread at a time."""
+        """Count one item less: it has reached the consumer. For one thread at a time."""
         self._left += 1
         if self._left % self._batch == 0:
             self._more.put(self._batch)
@@ -103,7 +104,7 @@ class Node(Protocol):
 
 
 class Reader:
-    """The source as the first node.
+    """The first node of a pipeline: it reads the items of the source.
 
     Attributes
     ----------
@@ -123,7 +124,7 @@ class Reader:
         self.count = 0
 
     def take(self, block: bool) -> Parcel:
-        """Return the source's next item, END after the last, or NOTHING if the gate has no room and `block` is False.
+        """Return the source's next item, END after the last, or NOTHING if the gate is full and `block` is False.
 
         Waits for the source even if `block` is False.
         """
@@ -230,7 +231,7 @@ class Side(Node):
             thread.start()
 
     def _work(self, *arguments: Any) -> None:
-        """Take items, and put their results."""
+        """Take items, and put their results into `results`: the function of each thread. Subclasses override it."""
         raise NotImplementedError
 
     def take(self, block: bool) -> Parcel:
@@ -316,7 +317,11 @@ class Threads(Side):
             del parcel
 
     def _part(self, parcel: Parcel, results: Generator[Any, None, None], number: int, gate: Gate) -> None:
-        """Put the results that a stage yields for an item, each as soon as `gate` has room for it."""
+        """Put a parcel into `results` for each value that a stage yields for an item, once `gate` admits it.
+
+        `results` is the stage's generator, and `number` the item's position in the order. Afterwards `parcel` itself
+        has no value: it records how many results there were.
+        """
         count = 0
         try:
             while (value := self._report(next, results, END)) is not END:

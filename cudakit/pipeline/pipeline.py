@@ -350,7 +350,11 @@ class Pipeline:
         return Spread(upstream, [(device, section_on(place, device)) for place, device in enumerate(here)], lenient)
 
     def _lanes_of(self, number: int, place: int, device: int | None) -> Lanes:
-        """Return the streams of device section `number` on the device with index `place`."""
+        """Return the streams for one group of consecutive device stages on one GPU. They are made at the first call.
+
+        `number` is the group's position among the groups, `place` the GPU's position in `devices`, and `device` its
+        number, or None for the only device. Present work of CuPy's current stream comes before work on the streams.
+        """
         from cudakit.pipeline.streams import Lanes
 
         entry = self._lanes.get((number, place))

@@ -288,13 +288,17 @@ class Run(Closing, AsyncIterator[Any]):
         return value
 
     def _end_consuming(self) -> None:
-        """Report that the caller is done with the last result."""
+        """Report to traces that the caller is done with the last result. Without a trace, does nothing."""
         consuming, self._consuming = self._consuming, None
         if consuming is not None:
             consuming.__exit__(None, None, None)
 
     def _passes(self, parcel: Parcel) -> bool:
-        """Return whether to skip a parcel that has no value. Raise for a failure that ends the run."""
+        """Return True if the consumer gets nothing for this parcel, whose item has no value. Also counts the item.
+
+        Return False at the end, and if `on_error` has given a value to deliver in place of a failed item. Raise for a
+        failure that ends the run.
+        """
         if parcel is END:
             return False
         self._past = parcel.number + 1

@@ -65,7 +65,10 @@ class Sink(Protocol):
 
 
 def write_arguments(sink: Sink, number: int, name: str | None) -> tuple[Any, ...]:
-    """Return the arguments that a sink's ``write`` takes after the result: the item's name, its number, or none."""
+    """Return the arguments that a sink's ``write`` takes after the result, as a tuple.
+
+    It is ``(number,)`` if the sink has `takes_numbers`, ``(name,)`` if it has `takes_names`, else empty.
+    """
     if getattr(sink, "takes_numbers", False):
         return (number,)
     return (name,) if getattr(sink, "takes_names", False) else ()

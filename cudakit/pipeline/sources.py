@@ -153,7 +153,7 @@ def _is_number(dtype: np.dtype[Any]) -> bool:
 
 
 class _Source:
-    """A connection as a file for NumPy. It reads no byte beyond the requested bytes."""
+    """A socket with the methods of a file, from which NumPy reads one frame and no byte beyond it."""
 
     def __init__(self, connection: socket.socket, caller: str) -> None:
         self._connection = connection
@@ -377,11 +377,12 @@ def from_images(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 def connected(where: str, connection: Any) -> socket.socket:
     """Return `connection` after checking that it is a socket.
 
-    `where` begins the error message.
+    `where` is the name of the calling function, which begins the error message.
 
     Raises
     ------
     ArgumentError
+        If it is no socket.
     """
     if not isinstance(connection, socket.socket):
         raise ArgumentError(f"{where}: expected a connected socket, got {type(connection).__name__}")

@@ -36,22 +36,22 @@ class Failure(NamedTuple):
 
 
 class Gone(Enum):
-    """The fate of an item without a result."""
+    """Reason why an item has no result of its own, without a failure: dropped, or replaced by several results."""
 
     DROPPED = "it had no result"
     SPLIT = "its results came before"
 
 
 class Room(Protocol):
-    """A place that a parcel occupies until it has arrived."""
+    """A share of a limited number, which a parcel occupies until the consumer gets it: see `Gate`."""
 
     def leave(self) -> None:
-        """Release the place: the parcel has arrived."""
+        """Free the share of the limit, because the consumer has got the parcel."""
 
 
 @dataclass(slots=True, eq=False)
 class Parcel:
-    """An item on its way, or one of several results of an item.
+    """An item of a pipeline with its number and name, or one of several results of an item.
 
     Stages change its value. A parcel with a fate skips the other stages. So each item of the source reaches the end, in
     its turn, with or without a value.
@@ -65,7 +65,7 @@ class Parcel:
     name : str or None
         Name of the item in the source.
     room : Room or None
-        Room that the parcel occupies until it has arrived at the end.
+        Limit to notify, by its `leave`, when the parcel reaches the consumer. None: no limit.
     fate : Failure, Gone or None
         Reason why the item has no value. None: it has a value.
     """
@@ -86,14 +86,21 @@ class Parcel:
         self.fate = Failure(stage, lost or error, final or lost is not None or not isinstance(error, Exception))
 
     def part(self, value: Any, count: int, room: Room | None) -> Parcel:
-        """Return a parcel for one of the item's results, after `count` earlier results."""
+        """Return a new parcel with the item's number for `value`, one of the item's results.
+
+        `count` is the number of the item's earlier results: from 1 on, it is appended to the name. `room` is the new
+        parcel's.
+        """
         result = Parcel(value, self.number, room)
         if self.name is not None:
             result.name = f"{self.name}-{count}" if count else self.name
         return result
 
     def split(self, count: int) -> None:
-        """Record that there were `count` results, each in a parcel of its own."""
+        """End this parcel: its item gave `count` results, each sent on in a parcel of its own before this one.
+
+        The value becomes None. The fate becomes `Gone.SPLIT`, or `Gone.DROPPED` if `count` is 0.
+        """
         self.value = None
         self.fate = Gone.SPLIT if count else Gone.DROPPED
 

@@ -28,7 +28,7 @@ Outgoing: TypeAlias = "list[tuple[Any, Any]]"
 
 @dataclass(slots=True, eq=False)
 class Room:
-    """Device memory of one array in a buffer set, and its counterpart in pinned memory.
+    """Device memory for one array of an item, and a host array of the same shape and dtype in pinned memory.
 
     Attributes
     ----------
@@ -37,9 +37,9 @@ class Room:
     device : array
         Array on the device, or None if the stages allocate it.
     pointer : int
-        Address of `device` on a GPU.
+        Address of `device` on a GPU; 0 on the emulator.
     host : numpy.ndarray or None
-        Counterpart in pinned memory. None until it is needed.
+        Host array in pinned memory. None until it is needed.
     block : Block or None
         Pinned memory that contains `host`.
     """
@@ -51,7 +51,7 @@ class Room:
     block: pinned.Block | None = None
 
     def twin(self) -> np.ndarray:
-        """Return the host array of the same shape and dtype. Pinned memory that is too small is replaced."""
+        """Return `host`, an array with the shape and dtype of `key`. Pinned memory that is too small is replaced."""
         shape, dtype = self.key
         size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         if self.block is None or self.block.size < size:
@@ -117,7 +117,7 @@ class BufferSet:
 
 
 def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Return `value` with `change` applied to it, or to the elements of a tuple, list or dict."""
+    """Return `change(value)`. In a tuple, list or dict, also a nested one, change each element instead."""
     if isinstance(value, tuple):
         parts = [mapped(part, change) for part in value]
         return value._make(parts) if hasattr(value, "_make") else tuple(parts)
@@ -200,7 +200,7 @@ class Lanes:
         self.arriving_handle, self.leaving_handle = int(self.arriving.handle), int(self.leaving.handle)
 
     def start(self) -> None:
-        """Order the streams after all present work of CuPy's current stream in this thread."""
+        """Make the streams wait for all present work of this thread's current CuPy stream."""
         if self.emulated:
             return
         devices.make_current(self.computing[0].device.device_id)

@@ -36,7 +36,7 @@ def copy(target: np.ndarray, source: np.ndarray) -> None:
 
 
 def start(target: np.ndarray, source: np.ndarray) -> list[Future[None]]:
-    """Begin the copy ``target[...] = source``. It is done once all returned futures are."""
+    """Begin the copy ``target[...] = source`` on other threads. Return futures: it is done once all of them are."""
     if target.flags.c_contiguous and source.flags.c_contiguous:
         target, source = target.reshape(-1), source.reshape(-1)
     count = MOST_THREADS if source.nbytes >= _LARGE else 1
@@ -128,9 +128,10 @@ class Inbound:
         return room.device
 
     def _furnish(self, buffers: BufferSet, room: Room, array: np.ndarray) -> None:
-        """Allocate the device memory of a room for arrays with the shape and dtype of `array`.
+        """Allocate new device memory in `room`, an array's memory in a buffer set, with shape and dtype of `array`.
 
-        Needed for the first item, for another shape or dtype, and if a stage has kept the array that it got.
+        Needed for the first item, for another shape or dtype, and if a stage has kept the array that it got. The next
+        copies to the device wait for the stages' stream. Raises `ArgumentError` for an array of Python objects.
         """
         if array.dtype.hasobject:
             raise ArgumentError(f"an array of dtype {array.dtype} cannot be on the device: it holds Python objects")

@@ -107,7 +107,10 @@ class Dependency:
 
 
 class _Note:
-    """The report's record of a use. Names that are unknown when the waits are added are filled in later."""
+    """The report's record of one use of memory by work on a stream.
+
+    It is made when the waits are added. Names that are unknown then are filled in later.
+    """
 
     __slots__ = ("_report", "name", "parameters", "site", "stream")
 
@@ -207,7 +210,7 @@ class Report(Reported, Witness):
             yield f"{dependency}\n    {times} times" if times > 1 else str(dependency)
 
     def _fold(self) -> None:
-        """Count pending dependencies, once their names are known."""
+        """Move pending dependencies to the counts by distinct dependency. Call this once their names are known."""
         for pending in self._pending:
             first = pending.first
             if isinstance(first, _Note):
@@ -217,11 +220,11 @@ class Report(Reported, Witness):
         self._pending.clear()
 
     def expect(self, call: Call) -> None:
-        """Announce that the next work of this thread is `call`, which is ordered already."""
+        """Do not report `call` as unordered when this thread begins it next: its use of memory was observed already."""
         self._thread.call = call
 
     def add(self, pending: Iterable[_Pending]) -> None:
-        """Add dependencies whose names are still pending."""
+        """Add dependencies whose names may be filled in later. If too many are pending, count them now."""
         with self._lock:
             self._pending += pending
             if len(self._pending) > _MOST_PENDING:
@@ -247,9 +250,10 @@ class Report(Reported, Witness):
         return note
 
     def _note_of(self, stream: str, ordered: bool) -> _Note:
-        """Return a new note of a use: stream, call site, and the name of the innermost work that this thread has begun.
+        """Return a new record of a use of memory on the stream named `stream`.
 
-        With `ordered`, also marks this work as ordered.
+        It has the call site, and the name of the work that this thread began last. If `ordered` is True, also mark this
+        work as ordered, so that `end` does not report it as unordered.
         """
         note = _Note(self, stream, call_site())
         if self._thread.works:
@@ -269,7 +273,10 @@ class Report(Reported, Witness):
     # ── what the witness is told ─────────────────────────────────────────────────────────────────────────────────
 
     def begin(self, work: Work) -> Any:
-        """Observe that work is about to be put on a stream, in order or past it."""
+        """Observe that `work` is about to be put on a stream.
+
+        Return its record for `end`, or None if `end` has nothing to do.
+        """
         call, self._thread.call = self._thread.call, None
         if work.stream is None or (call is not None and work.detail is call):
             return None
@@ -287,7 +294,7 @@ class Report(Reported, Witness):
         return frame
 
     def end(self, work: Work, begun: Any) -> None:
-        """Observe that the work was put on its stream."""
+        """Observe that the work was put on its stream. Report its use of memory now if no order has reported it."""
         if isinstance(begun, list):
             frame = self._thread.works.pop()
             if not frame[1] and frame[2] is None:
@@ -327,7 +334,10 @@ def _hides_memory(parameter: BoundParameter) -> bool:
 
 
 def _is_early(stream: Any, use: Use) -> bool:
-    """Return whether a stream reaches its turn before the work of `use` is done. Waits for the stream on the host."""
+    """Return True if a stream reaches its present point before the work of `use` is done: nothing orders the two.
+
+    Waits for the stream on the host. Return False if the use has no event.
+    """
     if use.event is None or not hasattr(use.event, "is_done"):
         return False
     stream.core.record().sync()

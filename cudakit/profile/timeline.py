@@ -255,7 +255,10 @@ class Timeline:
         return f"critical: {critical.name}, {share}, one after the other: {parts}"
 
     def show(self, elapsed_ms: float) -> str:
-        """Return a duration with its unit: milliseconds, microseconds, or steps."""
+        """Return a duration as text with its unit: milliseconds, microseconds, or the emulator's steps. Draws nothing.
+
+        `elapsed_ms` is the duration in milliseconds.
+        """
         if self.is_emulated:
             return f"{round(elapsed_ms * 1000)} steps"
         return f"{elapsed_ms:.3f} ms" if elapsed_ms >= 1 else f"{elapsed_ms * 1000:.1f} µs"
@@ -308,7 +311,10 @@ _STATUS_COLOURS = {"missing": "#c03d3e", "unseen": "#ef8636", "put in": "#519e3e
 
 
 def timelines(spans: Iterable[Span]) -> str:
-    """Return a picture for each clock: a row for each stream, a colour for each kind, and what bounds the whole."""
+    """Return HTML with a picture for each clock: a row for each stream, a colour for each category.
+
+    It also names the stage or stream that bounds the time.
+    """
     return "".join(map(_timeline, by_clock(spans)))
 
 
@@ -338,7 +344,11 @@ def _timeline(timeline: Timeline) -> str:
 
 
 def _marks(lane: Lane, start: float, scale: float, joined: float) -> Iterator[tuple[Span, float, float, int]]:
-    """Yield spans with left edge and width in pixels. Narrow neighbours of one kind are joined."""
+    """Yield (span, left edge, width, number of joined spans) for each bar of a row, with edge and width in pixels.
+
+    A bar joins neighbouring spans of one category that together are narrower than `joined` pixels. `start` is the time
+    of the left border in milliseconds, `scale` the pixels of a millisecond.
+    """
     pending: tuple[Span, float, float, int] | None = None
     for span in sorted(lane.spans, key=lambda span: (span.start_ms, -span.elapsed_ms)):
         left, right = scale * (span.start_ms - start), scale * (span.end_ms - start)
@@ -556,7 +566,10 @@ def _draw(axes: Any, row: int, lane: Lane, timeline: Timeline) -> None:
 
 
 def publish(path: str | PathLike[str], write: Callable[[IO[bytes]], object]) -> None:
-    """Write a file beside its final path and move it there: readers see the old or the new file, complete."""
+    """Write a file with ``write(file)`` beside `path`, and move it to `path`.
+
+    Readers see the old or the new file, complete.
+    """
     target = Path(path)
     if not target.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(target.parent))

@@ -59,7 +59,10 @@ _DEFAULT_STREAMS = {1: "default stream", 2: "per-thread default stream"}
 
 @dataclass(slots=True)
 class _Record:
-    """A piece of work; `begun` and `ended` are events until the GPU has passed them, then milliseconds."""
+    """A piece of work in a trace, and when it began and ended.
+
+    On a GPU, `begun` and `ended` are events until the device has passed them. Then they are milliseconds.
+    """
 
     kind: Kind
     name: str
@@ -71,7 +74,7 @@ class _Record:
     written: list[int | None]
 
     def resolve(self) -> None:
-        """Replace the events, which the device has passed, by times."""
+        """Replace the events `begun` and `ended` by their times. The device must have passed both."""
         assert self.lane.clock is not None
         self.begun, self.ended = self.lane.clock.times(self.begun, self.ended)
 
@@ -228,7 +231,11 @@ class Recorder(Witness):
         return _Lane(name, f"GPU {device_id}", core, self._clock(device_id), handle_of(core))
 
     def _free_name(self, called: str | None) -> str:
-        """Return a lane's name: the stream's name, with a number if another lane has it; else a number."""
+        """Return an unused name for a row of the timeline.
+
+        It is the stream's own name `called`, with a number if another row has it. If `called` is None, it is ``stream``
+        and a number.
+        """
         if called is None:
             return f"stream {next(self._numbers)}"
         used_names, name = set(self._names.values()), called

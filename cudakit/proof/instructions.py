@@ -144,7 +144,11 @@ class Numbers:
         return whole + quotient_of_rest, left_of_rest
 
     def chosen(self, choices: Iterable[tuple[Formula, Polynomial]]) -> Polynomial:
-        """Return the value whose condition holds. At most one condition does."""
+        """Return a value that equals the value of whichever condition holds. At most one condition does.
+
+        `choices` are pairs of a condition and a value. If all values are equal, the result is this value. Otherwise it
+        contains a new symbol, defined by the conditions. Without a possible condition it is an unknown value.
+        """
         pairs = [(condition, value) for condition, value in choices if condition != FALSE]
         if not pairs:
             return self.unknown("it has no value", None, None)

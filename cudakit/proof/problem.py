@@ -461,12 +461,14 @@ class Problem:
         return Opaque(f"{name} is not followed")
 
     def base_of(self, name: str) -> Polynomial:
-        """Return the address of a variable.
+        """Return the address of the PTX variable `name`, as a symbol. The first call adds the variable to `arrays`.
+
+        All ``extern`` variables in shared memory have one address.
 
         Raises
         ------
         Unsupported
-            For a variable of another memory space.
+            If no variable has this name, or it is not in global, shared, local or constant memory.
         """
         base = self._bases.get(f"variable {name}")
         if base is not None:

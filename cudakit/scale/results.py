@@ -104,7 +104,10 @@ _restoring = threading.Lock()
 
 
 def _restored(token: str, *parts: Any) -> Work:
-    """Return the work with this token, for unpickling: an object that this process has, or a new `Work(*parts)`."""
+    """Return the `Work` with this token, while unpickling. `parts` are the arguments of a new `Work`.
+
+    A work that this process has under the token is returned itself. The result is remembered for later calls.
+    """
     with _restoring:
         work = _works.pop(token, None) or Work(*parts)
         work.token = token
@@ -115,7 +118,11 @@ def _restored(token: str, *parts: Any) -> Work:
 
 
 def work_at(work: Work | str, number: int, chunk: Any, worker: int) -> list[Any] | None:
-    """Return the results of a chunk, in a worker. None if `work` is a token that this worker does not know."""
+    """Process a chunk in a worker process, and return its results.
+
+    `work` is a `Work`, or the token of one that was sent to this worker before. Return None if the worker does not know
+    the token. `number` is the chunk's number, `worker` the worker's number on its machine.
+    """
     known_work = _works.get(work) if isinstance(work, str) else work
     return None if known_work is None else known_work(number, chunk, worker)
 
@@ -392,7 +399,7 @@ class OnRay:
 
 
 class _Actor:
-    """A worker of Ray. It uses the first GPU that it sees."""
+    """A worker process of Ray, which keeps its `Work`. It uses the first GPU that it sees."""
 
     def __init__(self, work: Work) -> None:
         self._work = work

@@ -24,7 +24,7 @@ COLD: Any = object()
 
 
 def many(used: Use, waits: bool) -> Any:
-    """Return `MANY`: the step of `make_step` for memory that is cut into several segments. Records nothing."""
+    """Return `MANY`, and record nothing. This replaces `make_step`'s function for memory in several segments."""
     return MANY
 
 
@@ -229,8 +229,8 @@ class Clocks(Segments):
     def goes_on(self, stream: Name, touched: Touched) -> bool:
         """Return whether `stream` may repeat its use of the memory without recording each repetition.
 
-        True if `stream` already does so in its present spell, no other stream has read the written memory, and no
-        memory is warm.
+        True if `stream` already repeats such a use unrecorded, no other stream has read the written memory, and no
+        memory is warm (has moved between streams lately).
         """
         for segment in touched.written:
             if segment.warmth or not _goes_on(segment.write, stream) or segment.reads.keys() - {stream}:
@@ -283,10 +283,10 @@ class Clocks(Segments):
         return entry
 
     def warm(self, stream: Name, touched: Touched, warmth: int) -> bool:
-        """Return whether any of the memory is warm. Also warms or cools the memory. Call this before `use`.
+        """Return whether any of the memory is warm: has moved from one stream to another in its last uses.
 
-        Memory that moves to `stream` from another stream is warm for the next `warmth` uses. Each use without such a
-        move cools it by one.
+        Also updates the memory. Memory that moves to `stream` from another stream is warm for the next `warmth` uses.
+        Each use without such a move makes this one less. Call this before `use`.
         """
         is_warm = False
         for segments in touched[1:3]:
@@ -310,7 +310,7 @@ class Clocks(Segments):
         return Use(stream, count, self.clocks.get(stream) or _EMPTY)
 
     def postpone(self, use: Use) -> bool:
-        """Place `use` after all present work of its stream. Return whether it was earlier before."""
+        """Move `use` behind all present work of its stream. Return whether other work had come after it."""
         try:
             if use.count == self._counts[use.stream]:
                 return False
@@ -393,7 +393,7 @@ class Clocks(Segments):
 
 
 def _last_reads(reads: dict[Name, Use]) -> dict[Name, Use]:
-    """Return the reads without most of the reads that a wait for a later read includes."""
+    """Return reads by stream, without most of the reads that a wait for a later read includes. The order stays."""
     uses: list[Use] = []
     for use in reversed(reads.values()):
         if not any(later.clock.get(use.stream, 0) >= use.last for later in uses[:_FEW]):

@@ -50,10 +50,13 @@ DUE: Any = object()
 
 
 class FastPath(Protocol):
-    """A replay that skips the order while no memory moves between streams, and must stop when it does."""
+    """A repeated launch that skips the checks of `Order` while no memory moves between streams.
+
+    It is notified, by `unsettle`, when it must make these checks again.
+    """
 
     def unsettle(self) -> None:
-        """Stop skipping the order."""
+        """Make the checks of `Order` again at each launch."""
 
 
 class Reporter(Protocol):
@@ -62,7 +65,12 @@ class Reporter(Protocol):
     def see(
         self, stream: Any, touched: Touched, clocks: Clocks, foreign: Sequence[int], ordered: bool, is_put: bool
     ) -> Any:
-        """Observe that `stream` is about to access the memory. Return the note of the use."""
+        """Observe that `stream` is about to access the memory, before the use is recorded in `clocks`.
+
+        `foreign` are the driver's numbers of streams that may have unseen work on the memory. `ordered` says whether
+        the work is put on the stream with the order's checks, `is_put` whether needed waits are added. The result
+        becomes the use's `note`.
+        """
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -191,7 +199,10 @@ class Tracks:
         self.clocks.wait(track, use)
 
     def wait_on_host(self, track: Track, touched: Touched) -> None:
-        """Wait on the host instead of a stream that cannot wait, for example in another program's capture."""
+        """Wait on the host for all work of the other streams, because this stream cannot wait for them.
+
+        Streams in other programs' captures are not waited for: they are recorded as writing the memory of `touched`.
+        """
         for other in self.by_handle.values():
             if other is track or other.capture is not None or other.core.is_closed:
                 continue
@@ -203,7 +214,7 @@ class Tracks:
                 self.clocks.finish(self.clocks.now(other))
 
     def wait_for_foreign(self, track: Track, handle: int) -> None:
-        """Wait for all work of a stream, some of it unseen."""
+        """Make a stream wait for all present work, recorded or not, of the stream with the number `handle`."""
         source = self.by_handle.get(handle)
         if source is None or source.core.is_closed:
             streams.wait_for(track.core, streams.of_handle(handle))
@@ -211,9 +222,10 @@ class Tracks:
             self.wait_until(track, self.mark(source))
 
     def mark(self, track: Track) -> Use:
-        """Return all work of a stream so far as a use with an event.
+        """Record an event after all present work of a stream. Return this work as one use, with the event.
 
-        The event is None if the work is done, and `DUE` if none can be recorded now.
+        The use's event is None if the work is done, and `DUE` if none can be recorded now. For a stream that cudakit
+        captures, it is the work from before the capture.
         """
         if track.capture is not None:
             return track.capture.begun
@@ -245,7 +257,7 @@ class Tracks:
         track.holdings.append((use, things))
 
     def look(self, track: Track) -> None:
-        """Release the objects kept alive for finished work of a stream, at times of all streams."""
+        """Release the objects kept alive for finished work of a stream. Every few calls, do so for all streams."""
         self._looks += 1
         if self._looks % _LOOK_AROUND == 0:
             self.release()
@@ -284,7 +296,11 @@ class Tracks:
                 del track.repeated[use]
 
     def _end_spell(self, track: Track) -> Use:
-        """End the spell of a stream: its replays stop, and their uses count as of now."""
+        """End the period in which a stream repeats launches without recording them.
+
+        Its replays stop skipping the order. Return all work of the stream so far as one use with an event, for which
+        other streams wait.
+        """
         spell, track.spell = track.spell, None
         for path in list(track.settled):
             path.unsettle()
@@ -302,7 +318,11 @@ class Tracks:
         return Track(target.core, target.handle, target.device_id, self._idle.setdefault(target.device_id, []))
 
     def _appear(self, target: DeviceStream) -> Track:
-        """Add a stream at its first launch. It comes after all launches that were not recorded."""
+        """Return a new `Track` of a stream, at its first launch.
+
+        The stream waits for all launches that were not recorded. If the driver's stream is known by another object,
+        return its track, with the object replaced.
+        """
         former = self.by_handle.get(target.handle)
         if former is not None and not former.core.is_closed:
             former.core = target.core  # another object for the same stream
@@ -347,7 +367,7 @@ class Tracks:
         self._most = max(_MANY, 2 * len(self.by_handle))
 
     def let_all_wait(self, track: Track) -> None:
-        """Make all streams come after work that was forgotten meanwhile."""
+        """Make all streams wait for the present work of `track`, whose stream was forgotten while it got work."""
         self.origin = self.mark(track)
         for other in self.by_handle.values():
             if not other.core.is_closed:
@@ -417,14 +437,16 @@ class Order(Tracks):
         self.fast_paths.add(path)
 
     def settle(self, use: Use | None, path: FastPath) -> bool:
-        """Return whether a launch just enqueued may be replayed without the order, until `path` is notified.
+        """Return whether a launch that was just put on its stream may be repeated without the order's checks.
+
+        If True, `path` may skip the checks until it is notified by `unsettle`.
 
         Parameters
         ----------
         use : Use or None
             Return value of `before` for this launch. The caller has held the lock since `before`.
         path : FastPath
-            Replay to notify when it may no longer skip the order.
+            Repeated launch to notify when it may no longer skip the checks.
         """
         if self.captures or (use is not None and use.event is not None):
             return False
@@ -526,7 +548,10 @@ class Order(Tracks):
         return self.take(track, self.clocks.touch(reads, writes), foreign)
 
     def take(self, track: Track, touched: Touched, foreign: bool) -> Use:
-        """Wait for all work that must come first, and record the use. Its event is `DUE` if one is to be recorded."""
+        """Make a stream wait for all work that must come first, and record its use of the memory. Return the use.
+
+        Its event is `DUE` if `after` is to record one. `foreign` says whether other libraries' streams were waited for.
+        """
         clocks = self.clocks
         if self.manual_blocks:
             self._cross(track, clocks.needed(track, touched))
@@ -555,13 +580,16 @@ class Order(Tracks):
         return used
 
     def _cross(self, track: Track, needed: Sequence[Use]) -> None:
-        """Record, under `manual`, that memory comes from streams that may continue to use it unseen. See `_uncross`."""
+        """Record, under `manual`, that `track` takes memory from streams that repeat launches without recording them.
+
+        `needed` are the uses that must come first. `_uncross` orders these streams after the last `manual` block.
+        """
         unseen: list[Any] = [use.stream for use in needed if use.last == NEVER]
         if unseen:
             self._crossed.update(unseen, (track,))
 
     def _uncross(self) -> None:
-        """Make all streams come after the streams between which memory moved unseen under `manual`."""
+        """Make all streams wait for the streams that `_cross` recorded. Does nothing inside `manual` and captures."""
         if self.manual_blocks or self.captures or not self._crossed:
             return
         marks = [self.mark(track) for track in self._crossed]
@@ -667,9 +695,9 @@ class Order(Tracks):
             self.release()
 
     def hand_over(self, stream: Any, still: Callable[[Any], Any]) -> None:
-        """Keep only the return value of ``still(arguments)`` of the arguments kept alive for a stream.
+        """Replace the arguments kept alive for a stream's work by what ``still(arguments)`` returns for them.
 
-        Another owner keeps the memory of the arguments.
+        The caller keeps the memory of the other arguments alive.
         """
         with self.lock:
             track = self.by_handle.get(device_stream(stream).handle)
@@ -830,9 +858,10 @@ class Repeat(NamedTuple):
 
 
 def repeating(order: Order, repeat: Repeat) -> Callable[[Sequence[Any], Sequence[Any]], None]:
-    """Return ``again(values, arguments)``: it does `Order.before`, the launch and `Order.after` of an earlier launch.
+    """Return ``again(values, arguments)``, which repeats the launch of `repeat` with the waits that it needs.
 
-    All launches share one `Use` and one event: each launch touches the same segments, and replaces the launch before.
+    It does `Order.before`, the launch and `Order.after`. All launches share one `Use` and one event: each launch
+    touches the same segments, and replaces the launch before.
     """
     launch, look, cool, track, touched, foreign = repeat
     # Acquired and released by hand, which costs half of what a `with` does.

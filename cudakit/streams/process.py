@@ -29,9 +29,9 @@ _locks: weakref.WeakKeyDictionary[Any, list[tuple[str, Callable[[], Any]]]] = we
 
 
 def renewed(owner: Any, name: str, make: Callable[[], Any]) -> Any:
-    """Return a new lock, made by `make`, for the attribute `name` of `owner`.
+    """Return `make()`, a new lock, for the caller to store in the attribute `name` of `owner`.
 
-    In each forked child the attribute is set to a lock made anew.
+    In each forked child, the attribute is set to another new lock.
     """
     _locks.setdefault(owner, []).append((name, make))
     return make()

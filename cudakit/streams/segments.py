@@ -33,12 +33,12 @@ _MOST_TOUCHED = 1024
 
 
 class Spell:
-    """A period in which a stream may repeat uses without recording them.
+    """A period in which a stream may repeat launches on the same memory without recording each use.
 
     Attributes
     ----------
     end : Use or None
-        Work of the stream up to the end of the spell, for which other streams wait. None while the spell lasts.
+        Work of the stream up to the end of the period, for which other streams wait. None while the period lasts.
     """
 
     __slots__ = ("end",)
@@ -198,7 +198,7 @@ class Segments:
         return tuple(segments[first:position])
 
     def _cut(self, position: int, address: int) -> None:
-        """Cut the segment that contains `address` in two."""
+        """Cut the segment at index `position` in two at `address`, which is inside it. Both parts keep its uses."""
         first = self.segments[position]
         second = Segment(address, first.stop)
         second.write, second.reads, second.warmth = first.write, dict(first.reads), first.warmth
@@ -208,7 +208,7 @@ class Segments:
         self.version += 1
 
     def _join(self, pieces: tuple[Segment, ...]) -> None:
-        """Join segments that were just written as one, so that memory does not stay cut."""
+        """Join adjacent segments that were just written as a whole into one, unless they have changed since."""
         first, last = pieces[0], pieces[-1]
         start, stop = bisect_left(self._starts, first.start), bisect_left(self._starts, last.start)
         if self.segments[start : stop + 1] != list(pieces):

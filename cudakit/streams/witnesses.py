@@ -101,14 +101,14 @@ class Witness:
 
 
 class Watched(Protocol):
-    """A replay that skips the reports to witnesses, and must report while there are witnesses."""
+    """A repeated launch that skips reports to observers, and is notified when it must report or may stop."""
 
     def watch(self, watched: bool) -> None:
         """Report work from now on, if `watched` is True, or stop reporting."""
 
 
 class _Watch:
-    """The witnesses, and the replays that must be notified when witnesses come and go."""
+    """The observers of work, the repeated launches to notify when observers come and go, and the names of streams."""
 
     def __init__(self) -> None:
         self.lock = process.renewed(self, "lock", threading.RLock)
@@ -142,7 +142,10 @@ def add_shortcut(shortcut: Watched) -> None:
 
 
 def name_stream(identity: int, name: str | None) -> None:
-    """Set the displayed name of the stream with a `Place.identity`. None: remove the name."""
+    """Set the name of a stream in traces and reports. None: remove the name.
+
+    `identity` is the number that `Place.identity` returns for the stream.
+    """
     if name is None:
         _watch.names.pop(identity, None)
     else:
@@ -150,7 +153,7 @@ def name_stream(identity: int, name: str | None) -> None:
 
 
 def name_of_stream(identity: int) -> str | None:
-    """Return the displayed name of a stream, or None."""
+    """Return the name set by `name_stream` for the stream with this `Place.identity`, or None."""
     return _watch.names.get(identity)
 
 

@@ -190,9 +190,9 @@ def configs(most_blocks: int = 64, dims: int = 1, threads: Sequence[int] = ()) -
     size = st.sampled_from(threads) if threads else st.sampled_from(usual) | st.integers(1, _MOST_THREADS)
 
     def spread(count: int, among: tuple[int, ...]) -> tuple[int, ...]:
-        """Return factors whose product is `count`: first the remaining factor, then one for each number of `among`.
+        """Return factors whose product is `count`: the remaining factor, then one for each number of `among`.
 
-        Each of these factors is the largest divisor of the rest that is not above its number.
+        Each factor but the first is the largest divisor of what remains that is not above its number in `among`.
         """
         factors, rest = [], count
         for limit in among:

@@ -95,11 +95,14 @@ def innermost(dtype: np.dtype) -> tuple[np.dtype, tuple[int, ...]]:
 
 
 def identifier(name: str, role: str) -> str:
-    """Return `name`, which may come from a file, if it is an identifier, and nothing else, in C++ source.
+    """Return `name` unchanged, if it is an identifier: so no other C++ code gets into a source through it.
+
+    `role` is the subject of the error message.
 
     Raises
     ------
     TemplateError
+        If `name` is no identifier.
     """
     if not name.isidentifier():
         raise TemplateError(f"{role} has the name {shortened(name)}, which is no C++ identifier; rename it")

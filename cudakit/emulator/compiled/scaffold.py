@@ -49,7 +49,11 @@ class Turns(NamedTuple):
 
 
 def turns_of_block(b: Builder, block: X, where: list[X], vectors: X) -> Turns:
-    """Write the loop over the vectors of a block."""
+    """Write the start of a loop over all vectors of lanes in one thread block. Return the loop's names and code parts.
+
+    `block` is the block's number in the grid, `where` its coordinates, and `vectors` the number of its vectors. The
+    caller writes the loop's body for one vector.
+    """
     text = b.text
     text.jump("vectors")
     text.label("vectors")
@@ -502,7 +506,11 @@ class Waiting:
             self.text.store(TRUE, place)
 
     def wait(self, place: int, number: int, mask: X | None) -> None:
-        """Write the wait at the barrier that ends a block."""
+        """Write the code that waits at the barrier with which block `number` of the code ends.
+
+        `place` is the block's position in the order in which the blocks are written. `mask` holds the lanes that
+        arrive, or is None for all lanes. Barriers that this back-end does not compile raise `Refusal`.
+        """
         b, text, scaffold, analysis = self.b, self.text, self.scaffold, self.analysis
         lanes = b.bits(b.all_lanes() if mask is None else mask)
         instr = analysis.last_of(number)

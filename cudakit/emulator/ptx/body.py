@@ -428,7 +428,11 @@ class Body:
                 return
 
     def declare(self, name: str, type_name: str, length: int, scope: Scope) -> None:
-        """Declare a register, or a vector of registers, in a scope."""
+        """Declare a register, or a vector of 2 or 4 registers, in a scope.
+
+        `length` is the number of elements: 1 for a single register. The elements of a vector are registers ``name.x``
+        to ``name.w``, also found as ``name.r`` to ``name.a``. `name` itself then means the group of all elements.
+        """
         if length == 1:
             unique = name + scope.suffix
             scope.names[name] = Register(unique)

@@ -235,7 +235,11 @@ class Races:
         self._set(shadow.first_accesses(use), at, np.int32(number))
 
     def _number(self) -> int:
-        """Return the access number of the running operation: the same for all its accesses until the block releases."""
+        """Return the access number of the running operation. All accesses of one operation share it.
+
+        Each other operation has another number, and so has the same operation after a release of the block. The first
+        access assigns the number, and records block, operation and number of releases under it.
+        """
         assert self.operation is not None
         key = id(self.operation)
         if key not in self._numbers:

@@ -84,7 +84,12 @@ class TensorBinding:
         return divisor <= (max(1, layout.align // self._itemsize) if is_multiple else 1)
 
     def pack(self, address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> bytes | None:
-        """Return the passed bytes of an array of exactly this layout; None for others, and for refused arrays."""
+        """Return the bytes passed to the kernel for an array: its address, extents and strides.
+
+        Return None if the array has another `TensorLayout` than the kernel was compiled for (which axis is contiguous,
+        alignment), or is refused. Any shape and strides with this layout are accepted. `strides` are in the unit of
+        `step`.
+        """
         key = address % self._modulus, shape, strides
         try:
             numbers = self._numbers_by_layout[key]

@@ -459,7 +459,11 @@ _TAKEN = frozenset(
 
 
 def _keywords(parameters: Sequence[str]) -> tuple[str, ...]:
-    """Return parameter names usable as keywords: distinct, no Python keywords, and none with another meaning."""
+    """Return one keyword for each parameter name, in order. All keywords are distinct.
+
+    A name that Python cannot use becomes ``parameter<position>``. A name that has another meaning, or occurs twice,
+    gets underscores at its end.
+    """
     result: list[str] = []
     for position, name in enumerate(parameters):
         usable = name if name.isidentifier() and not keyword.iskeyword(name) else f"parameter{position}"

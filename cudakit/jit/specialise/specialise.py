@@ -348,7 +348,11 @@ def edited(text: str, edits: Iterable[Edit]) -> str:
 def edits_of(
     declarations: Declarations, kernel: Signature | None = None, parameters: Sequence[BoundParameter] = ()
 ) -> tuple[Edit, ...]:
-    """Return the edits of all signatures with tensor parameters. `parameters` belong to the signature `kernel`."""
+    """Return the edits of the source that replace each kernel's tensor parameters by plain ones, sorted by position.
+
+    An edit is (start, end, new text). `parameters` are the bound parameters of the kernel `kernel`: their layouts are
+    used for it. All other kernels get the default layout. Kernels whose rank must be deduced have no edits.
+    """
     edits: list[Edit] = []
     for signature in declarations.kernels:
         if signature.heads and kernel is not None and signature.heads == kernel.heads:

@@ -101,7 +101,7 @@ def flushed(b: Builder, x: X) -> X:
 
 
 def quieted(b: Builder, x: X) -> X:
-    """Set the quiet bit of float64 NaN."""
+    """Set bit 51 of a float64 that is NaN, which makes it a quiet NaN. Call this for NaN only: any value is changed."""
     bits = b.untyped(x)
     return b.text.cast("bitcast", b.text.binary("or", bits, 1 << 51), "double")
 

@@ -131,7 +131,11 @@ def _places(part: str) -> tuple[int, ...]:
 
 @means(*(f"{opcode}{count}" for opcode in (*_FUNCTIONS, "vset") for count in (2, 4)), sources="b32 b32 b32")
 def simd(form: Form, a: Word, b: Word, c: Word | None = None) -> Word:
-    """Compute a function of 2 halves or 4 bytes, chosen from both sources; masked pieces are the third source's."""
+    """Compute a SIMD video instruction on 2 halves or 4 bytes of a 32-bit word, for all lanes.
+
+    The selectors choose pieces from `a` and `b` together. Pieces of the result outside the mask come from `c`. With
+    ``.add``, the result is the sum of `c` and the results of the pieces in the mask.
+    """
     if c is None:
         raise EmulationError("SIMD video instructions take three sources")
     (out, first, second), function = _of(form)
