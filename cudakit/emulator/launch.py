@@ -115,7 +115,10 @@ class EmulatedVariables(NamedTuple):
 def _copying(
     name: str, stream: EmulatedStream | None, reads: tuple[Any, ...], writes: tuple[Any, ...]
 ) -> Iterator[None]:
-    """Open a block that copies on a stream and then lets the host wait for it; without a stream, after all streams."""
+    """Return a context for a copy on a stream, which waits for the stream's earlier work and for the copy.
+
+    Without a stream, the host first waits for all streams.
+    """
     if stream is None:
         order().finish_all()
         yield
@@ -164,7 +167,9 @@ class EmulatedImage(Image):
 
 
 def _check_arch(name: str, own: str | None, arch: str) -> None:
-    """Check that code compiled for the arch `own` runs on a device of `arch`, by the rules for machine code.
+    """Check that the code of `name`, compiled for the arch `own`, runs on a device of `arch`; None: code for any arch.
+
+    Compute capabilities must have the same major number, and that of `own` must not be higher.
 
     Raises
     ------
@@ -326,11 +331,12 @@ class EmulatedShape:
         return pack(self.emulated, values)
 
     def value(self, position: int, replacement: Any) -> Any:
-        """Return the parameter value for a replaced argument of the same type.
+        """Return the parameter value for `replacement`, an argument of the same type at a position among the arguments.
 
         Raises
         ------
         ArgumentError
+            If the parameter does not take the argument.
         """
         emulated, argument = self.emulated, describe_host(replacement)
         callee = Callee(self.name, 0, False)
@@ -395,7 +401,11 @@ def _bind(
 
 
 def _require_reachable(fragment: Fragment, argument: Any) -> Fragment:
-    """Add to a strict stream's fragment the check that a kernel can reach the array: pinned arrays are NumPy's too."""
+    """Return a fragment that also checks on each call that a kernel can reach the array.
+
+    A pinned array and other NumPy arrays have the same type, so the type does not tell. For an argument that is no host
+    array or cannot be reached, return the fragment unchanged.
+    """
     if not is_of_host(argument) or not is_reachable(argument):
         return fragment
     constants = {**fragment.constants, "is_reachable": is_reachable}
@@ -445,7 +455,10 @@ def _fragment(name: str, parameter: BoundParameter, array: Any, argument: Argume
 
 
 def _bytes(parameter: BoundParameter, value: Any) -> bytes:
-    """Return the bytes of one parameter value."""
+    """Return the bytes that a kernel gets for a parameter's value.
+
+    For an array they are its address, and its extents and strides if the parameter has them.
+    """
     if isinstance(value, np.ndarray):
         address = pointer_of(value)
         if parameter.category == "pointer":

@@ -134,7 +134,10 @@ class EmulatorPlace:
             refuse_host_operand(op, name, value)
 
     def upload(self, stream: EmulatedStream, array: np.ndarray) -> np.ndarray:
-        """Return an op's own host array as a device array, without a copy."""
+        """Return an op's own host array for a stream: as a `DeviceArray` if the stream is strict, else unchanged.
+
+        Nothing is copied.
+        """
         return as_device(array) if stream.strict else array
 
     def empty(self, stream: EmulatedStream, shape: Any, dtype: Any) -> np.ndarray:
@@ -143,17 +146,17 @@ class EmulatorPlace:
         return as_device(array) if stream.strict else array
 
     def copy(self, stream: EmulatedStream, source: np.ndarray, target: np.ndarray) -> None:
-        """Copy elements as part of an op on the stream."""
+        """Copy the elements of `source` to `target`, as part of an op on the stream."""
         with order().shown(stream, "copy", (source,), (target,)):
             target[...] = source
 
     def order(self, stream: EmulatedStream, after: EmulatedStream, wait: bool) -> None:
-        """Order one stream after another."""
+        """Make `stream` wait for all work that the stream `after` has so far, if `wait` is true; else do nothing."""
         if wait:
             stream.wait(after)
 
     def mark(self, stream: EmulatedStream, spent: EmulatedEvent | None = None) -> EmulatedEvent:
-        """Record an event that knows its step; `spent`, a former event, is used again."""
+        """Return an event for all work that the stream has so far: a new one, or `spent`, which is recorded again."""
         return stream.record(spent)
 
     def elapsed_ms(self, begun: EmulatedEvent, ended: EmulatedEvent) -> float:

@@ -107,7 +107,10 @@ class Emulated(ABC):
         return self.compiled.lowered[self.specialization.name_expression]
 
     def placed(self, file: str, line: int) -> str:
-        """Return the user's place of a compiler's line: for source text in a Python file, this file and its line."""
+        """Convert a file and line, as the compiler names them, to the user's ``file:line``.
+
+        For source text in a Python file, this is the Python file and its line.
+        """
         source = self.specialization.source
         if source.named(file) != source.name:
             return as_compiled(file, line)

@@ -245,10 +245,11 @@ class Access(NamedTuple):
 def by_space(
     access: Access, instr: Instruction, addresses: np.ndarray, active: Index, machine: Machine
 ) -> Iterator[tuple[str, np.ndarray, Index]]:
-    """Yield each accessed state space, the addresses in it, and the lanes, for observers.
+    """Yield (space, addresses, lanes) for each state space that an access touches, for observers.
 
-    Generic addresses may be in several spaces. Of matrix rows that a warp moves together, only the lanes that name a
-    row count.
+    `addresses` has an address for each lane of `active`. Generic addresses may be in several spaces. Those in shared or
+    local memory are yielded as offsets in this memory. Of matrix rows that a warp moves together, only the lanes that
+    name a row count.
     """
     space = access.space
     if not access.by_rows and (space != "generic" or int(addresses.max()) < SHARED_WINDOW):
@@ -292,7 +293,7 @@ def accesses_of(instr: Instruction, context: Context) -> tuple[Access, ...]:
 
 
 def _bytes(instruction: Instruction, memory: Memory) -> int:
-    """Return the bytes that each lane moves."""
+    """Return the number of bytes that each lane accesses at an instruction's memory operand, described by `memory`."""
     if memory.value >= 0:
         return DTYPES[type_of(instruction)].itemsize * len(parts(instruction.operands[memory.value]))
     if memory.size < 0:

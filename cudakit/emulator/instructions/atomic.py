@@ -43,7 +43,11 @@ _QUIET = {"f16": 0x7FFF, "bf16": 0x7FFF, "f16x2": 0x7FFF, "bf16x2": 0x7FFF, "f32
 
 
 class _Segments(NamedTuple):
-    """Lanes sorted by element, in lane order within an element: start and number of lanes of each element."""
+    """Lanes sorted by the element that they access, in lane order within an element.
+
+    `elements` has the element of each sorted lane. For each distinct element, `starts` has the position of its first
+    lane in `elements`, and `sizes` its number of lanes.
+    """
 
     elements: np.ndarray
     starts: np.ndarray
@@ -92,7 +96,10 @@ def apply_in_order(
 
 
 def _at_once(segments: _Segments, view: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """Store each element's last value, given memory's values `after` each lane; return the old values."""
+    """Store the last value of each element; return the value that each lane found before its own operation.
+
+    `after` has the value of memory after each lane's operation.
+    """
     old, first = np.roll(after, 1), segments.elements[segments.starts]
     old[segments.starts] = view[first]
     view[first] = after[segments.starts + segments.sizes - 1]
@@ -100,9 +107,9 @@ def _at_once(segments: _Segments, view: np.ndarray, after: np.ndarray) -> np.nda
 
 
 def _counted(function: _Function, up: bool, segments: _Segments, view: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-    """Return memory's values after each lane of ``inc`` or ``dec`` with one bound.
+    """Return memory's value after each lane of ``inc`` (`up`) or ``dec``, if all lanes have the same bound.
 
-    The first lane of an element brings the count within the bound; the others wrap around.
+    The first lane of an element brings the count within the bound; the others wrap around. Memory is not changed.
     """
     first = function(view[segments.elements[segments.starts]], bounds[segments.starts]).astype(np.int64)
     first_values = np.repeat(first - segments.starts if up else first + segments.starts, segments.sizes)
@@ -113,7 +120,10 @@ def _counted(function: _Function, up: bool, segments: _Segments, view: np.ndarra
 
 
 def _by_element(function: np.ufunc, segments: _Segments, view: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return memory's values after each lane, accumulated from left to right: floats round as lane after lane."""
+    """Return memory's value after each lane, accumulated from left to right: floats round as lane after lane.
+
+    Memory is not changed.
+    """
     after: np.ndarray = np.empty_like(values)
     for start, size in zip(segments.starts, segments.sizes, strict=True):
         element, lanes = segments.elements[start], slice(start, start + size)
@@ -134,7 +144,10 @@ def _by_rank(function: _Function, segments: _Segments, view: np.ndarray, values:
 
 
 def _compare_and_swap(segments: _Segments, view: np.ndarray, compare: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Swap in rounds: in each, the first lane of every element that finds its expected value swaps."""
+    """Run compare-and-swaps of all lanes in lane order, in rounds; return the value that each lane found in memory.
+
+    In each round, the first lane of every element that finds its expected value swaps.
+    """
     old: np.ndarray = np.empty_like(values)
     elements, left = segments.elements, np.arange(values.size)
     rounds = 0
@@ -177,7 +190,17 @@ def change(
     values: np.ndarray,
     compare: np.ndarray | None,
 ) -> np.ndarray:
-    """Apply the lanes' operations to a piece of memory; return the old values, if `returns_old`."""
+    """Apply the lanes' operations to elements of `view`, in lane order; return the old values if `returns_old`.
+
+    Otherwise the result has no meaning. Parameters not listed are those of `apply_in_order`.
+
+    Parameters
+    ----------
+    type_name : str
+        PTX type of the elements.
+    flushes : bool
+        Whether an addition follows the rules of global memory, which flushes subnormal float32.
+    """
     function = _function(operation, type_name, flushes, view, elements, values)
     if returns_old or function not in _UFUNCS.values():
         old = apply_in_order(function, view, elements, values, compare)
@@ -193,7 +216,10 @@ def change(
 def _function(
     operation: str, type_name: str, flushes: bool, view: np.ndarray, elements: np.ndarray, values: np.ndarray
 ) -> str | _Function:
-    """Return the operation for these values: a NumPy ufunc, unless a value needs special rules."""
+    """Return a function for an operation on these values, or the operation's name if NumPy has no ufunc for it.
+
+    The function is a ufunc, unless a zero, a subnormal number or a NaN among the values needs special rules.
+    """
     if not (type_name in _QUIET or type_name == "f64") or operation not in ("add", "min", "max"):
         return _UFUNCS.get(operation, operation)
     if operation != "add":
@@ -232,7 +258,7 @@ _EXTREMA = {"min": _least, "max": _greatest}
 
 
 def _quieten(type_name: str, view: np.ndarray, elements: np.ndarray) -> None:
-    """Replace NaN results in memory by the bit pattern of the ISA; float64 keeps its own NaN."""
+    """Replace NaN in `view` at `elements` by the NaN that PTX specifies for the type; float64 keeps its own NaN."""
     if type_name in _QUIET:
         nan = np.isnan(view[elements])
         if nan.any():

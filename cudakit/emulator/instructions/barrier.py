@@ -83,7 +83,7 @@ class _Barrier:
 
 
 def _barrier(machine: Machine, number: int) -> _Barrier:
-    """Return a block's barrier by its number, made at the first use."""
+    """Return the barriers of all running blocks with a number, as one object, made at the first use."""
     barrier = machine.waiters.get(f"barrier {number}")
     if barrier is None:
         count = machine.lanes
@@ -101,7 +101,10 @@ def _is_untouched(machine: Machine) -> bool:
 
 
 def _with_exited(machine: Machine, arrived: np.ndarray) -> np.ndarray:
-    """Return arrived threads of each block; a warp counts as 32 once all its remaining threads have arrived."""
+    """Return how many threads of each block count as arrived; `arrived` selects the lanes that have arrived.
+
+    A warp counts as 32 once all its lanes that have not exited have arrived.
+    """
     alive, bits = warp_bits(machine, None, machine.status != DONE), warp_bits(machine, arrived)
     whole = (bits != 0) & ((alive & ~bits) == 0)
     counted: np.ndarray = np.where(whole, 32, np.bitwise_count(bits)).reshape(machine.blocks, -1).sum(1)
@@ -311,7 +314,11 @@ def _pending_count(context: Context, operands: list[Any]) -> Control:
 
 
 def _wait(context: Context, operands: list[Any], space: str, parity: bool, patient: bool) -> Control:
-    """Make the control of ``mbarrier.test_wait`` or ``mbarrier.try_wait``."""
+    """Make the control of ``mbarrier.test_wait``, or with `patient` of ``mbarrier.try_wait``.
+
+    It writes whether the awaited phase is complete. With `parity` the phase is given by its parity, else by a token.
+    With `patient`, lanes whose phase is not complete first let other lanes run.
+    """
     write, address = context.write(operands[0], "pred"), context.address(operands[1], space)
     state = context.read(operands[2], "b32" if parity else "b64")
 
@@ -410,7 +417,7 @@ _RANKS = np.uint64((1 << WINDOW_BITS) - (1 << RANK_SHIFT))
 
 @instruction("mapa")
 def mapa(instr: Instruction, context: Context) -> Step:
-    """Make a step that maps an address in a block's own shared memory to another block's.
+    """Make a step that maps an address in shared memory to the same offset in the block of a given rank in the cluster.
 
     `Memory` checks the address at the access.
     """

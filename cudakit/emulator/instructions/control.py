@@ -32,7 +32,10 @@ _CONVERSION = re.compile(
 
 
 def _numbers(rows: np.ndarray, dtype: str, count: int = 1) -> list[Any]:
-    """Return a numeric argument, one number or a tuple of `count` a lane."""
+    """Return a call's numeric argument for each lane, as a list: a number, or a tuple if `count` is above 1.
+
+    `rows` has the argument's bytes, a row a lane.
+    """
     size = np.dtype(dtype).itemsize * count
     values = rows[:, :size].copy().view(dtype)
     return values[:, 0].tolist() if count == 1 else list(map(tuple, values.tolist()))
@@ -77,7 +80,7 @@ class _Arguments:
         self.count = 0
 
     def take(self, dtype: str) -> Any:
-        """Return the next argument, of a dtype."""
+        """Return the next argument as a Python number, read from memory as `dtype` at the next aligned address."""
         size = np.dtype(dtype).itemsize
         start = -(-self.address // size) * size
         self.address, self.count = start + size, self.count + 1
@@ -290,7 +293,10 @@ def trap(instr: Instruction, context: Context) -> Control:
 
 
 def trapped(place: str, function: Function, geometry: Geometry) -> str:
-    """Return the message for a trap; cooperative groups trap if a grid cannot synchronise."""
+    """Return the message for a trap at `place`, a block and thread in words.
+
+    A hint on cooperative launches is added if the function may use grid barriers in a launch that is not cooperative.
+    """
     hint = ""
     if not geometry.cooperative and any(Register("%envreg1") in other.operands for other in function.code):
         hint = "; a grid synchronises only in a cooperative launch: config(…, cooperative=True)"

@@ -160,7 +160,13 @@ Destinations: TypeAlias = Callable[[Machine, Frame, Index, np.ndarray], Iterator
 
 
 def spaces(instr: Instruction) -> tuple[str, str]:
-    """Return the state spaces that a bulk copy writes to and reads from."""
+    """Return the state spaces that a bulk copy writes to and reads from, in this order.
+
+    Raises
+    ------
+    EmulationError
+        For a pair of spaces between which PTX has no bulk copy.
+    """
     to, source_space = (_SPACES[part] for part in instr.modifiers if part in _SPACES)
     if (to, source_space) not in (
         ("cluster", "global"),
@@ -182,7 +188,15 @@ def check_multiple(values: np.ndarray, factor: int, description: str) -> None:
 def complete(
     machine: Machine, space: str, barriers: np.ndarray, lanes: np.ndarray, targets: np.ndarray, count: Any
 ) -> None:
-    """Count bytes that landed at `targets` on the mbarriers, which must be in the same blocks."""
+    """Subtract `count` bytes that landed at `targets` from the bytes that copies owe, on each lane's mbarrier.
+
+    `barriers` and `targets` are addresses in `space`, one for each of `lanes`.
+
+    Raises
+    ------
+    EmulationError
+        If an mbarrier is in another block than its target.
+    """
     if space == "cluster":
         memory = machine.memory
         if (memory.blocks_at(barriers, lanes) != memory.blocks_at(targets, lanes)).any():
@@ -237,7 +251,10 @@ def perform(machine: Machine, copies: Copies) -> None:
 
 
 def _spread(sizes: np.ndarray, unit: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the copy, and the offset in it, of every unit of `unit` bytes in copies of `sizes` bytes."""
+    """Split copies of `sizes` bytes into units of `unit` bytes.
+
+    Return for each unit the index of its copy, and its byte offset in the copy.
+    """
     counts = sizes // unit
     copy = np.repeat(np.arange(sizes.size), counts)
     first = np.repeat(np.cumsum(counts) - counts, counts)
@@ -245,7 +262,10 @@ def _spread(sizes: np.ndarray, unit: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def reduction(instr: Instruction, type_name: str, space: str) -> tuple[np.dtype, Callable[..., None]]:
-    """Return the dtype to compute in, and a function that combines memory at addresses with values."""
+    """Return the dtype to compute in, and a function that combines memory with values by the instruction's operation.
+
+    The function takes the interpreter, addresses in `space`, values and lanes, and writes the results to memory.
+    """
     operation = next(part for part in instr.modifiers if part in REDUCTIONS)
     dtype = COMPUTED.get(type_name, DTYPES[type_name])
 
@@ -282,7 +302,7 @@ def bulk(instr: Instruction, context: Context) -> Step:
         targets, sources = targets.copy(), sources.copy()  # registers may change before it lands
 
         def move(chosen: np.ndarray, target_addresses: np.ndarray) -> None:
-            """Copy for the lanes at `chosen`, each to its address."""
+            """Copy for the lanes at the positions `chosen`, each from its source to its target address."""
             copy, offset = _spread(sizes[chosen], dtype.itemsize)
             lane_of = lanes[chosen[copy]]
             data = machine.memory.load(source_space, sources[chosen[copy]] + offset, dtype, lane_of)

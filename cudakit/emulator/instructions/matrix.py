@@ -108,7 +108,13 @@ class Fragment:
         return matrices.reshape(matrices.shape[0], -1)[:, self.places]
 
     def repeated(self, elements: int) -> Fragment:
-        """Repeat the places until lanes have `elements`."""
+        """Return a fragment whose lanes have `elements` elements: the places are repeated a whole number of times.
+
+        Raises
+        ------
+        EmulationError
+            If `elements` is no multiple of the elements of a lane here.
+        """
         times, rest = divmod(elements, self.places.shape[1])
         if rest or not times:
             raise EmulationError(f"{elements} elements a thread for a matrix of {self.shape}")
@@ -180,7 +186,10 @@ def values_of(raw: np.ndarray, type_name: str) -> np.ndarray:
 
 
 def raw_of(values: np.ndarray, type_name: str) -> np.ndarray:
-    """Return registers of accumulators, rounded from float64; integers must fit."""
+    """Convert float64 accumulators to the unsigned integers of their registers, rounded to a PTX type.
+
+    Two f16 make one integer. Integer types must be in range.
+    """
     if type_name == "f16":
         return np.ascontiguousarray(to_f16(values)).view(np.uint32)
     rounded = np.ascontiguousarray(values.astype(_DTYPES[type_name]))
@@ -260,7 +269,13 @@ def shape_of(modifiers: Sequence[str]) -> tuple[int, int, int]:
 
 
 def _form(instr: Instruction, registers: Operand) -> tuple[int, bool]:
-    """Return the number of matrices that an instruction moves, and whether it transposes them."""
+    """Return the number of 8 × 8 matrices that an ``ldmatrix`` or ``stmatrix`` moves, and whether it transposes them.
+
+    Raises
+    ------
+    EmulationError
+        For a form that is not emulated.
+    """
     count = next((int(m[1:]) for m in instr.modifiers if m in ("x1", "x2", "x4")), 1)
     if "m8n8" not in instr.modifiers or "b16" not in instr.modifiers or len(parts(registers)) != count:
         raise EmulationError(str(instr))
@@ -270,7 +285,10 @@ def _form(instr: Instruction, registers: Operand) -> tuple[int, bool]:
 def _rows(
     machine: Machine, address: Reader, frame: Frame, index: Index, instr: Instruction, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the shared addresses of the rows of `count` matrices of each warp, and the lanes that named them."""
+    """Return the address in shared memory of each row of `count` 8 × 8 matrices a warp, and the lane that gave it.
+
+    Both results are flat arrays, warp after warp.
+    """
     lanes = np.arange(machine.lanes) if index is None else index
     addresses = address(frame, index, machine).reshape(-1, WARP)[:, : 8 * count].reshape(-1)
     if space_of(instr) == "generic":
@@ -282,7 +300,7 @@ def _rows(
 
 
 def _transposed(words: np.ndarray) -> np.ndarray:
-    """Transpose the matrices in tables (…, 32) of words with 8 × 8 halves."""
+    """Transpose 8 × 8 matrices of 16-bit elements, each in 32 words of two elements along the last axis."""
     halves = words.view(np.uint16).reshape(*words.shape[:-1], 8, 8).swapaxes(-1, -2)
     return np.ascontiguousarray(halves).view(np.uint32).reshape(words.shape)
 
@@ -460,7 +478,19 @@ def _store(instr: Instruction, context: Context) -> Control:
 def _in_memory(
     instr: Instruction, context: Context, type_name: str, elements: int, place: Operand, strides: list[Operand]
 ) -> tuple[Addresses, np.dtype]:
-    """Return a function for the addresses of each lane's `elements`, and the elements' dtype in memory."""
+    """Return a function for the addresses of a wmma matrix's elements, and the dtype of an element in memory.
+
+    The function returns two flat arrays: the addresses, and the lane of each address.
+
+    Parameters
+    ----------
+    elements : int
+        Number of elements of each lane.
+    place : Operand
+        Address of the matrix.
+    strides : list of Operand
+        Elements between rows or columns, as the only item. An empty list: the matrix is dense.
+    """
     matrix, by_rows = instr.modifiers[1], "row" in instr.modifiers
     # Elements below a byte run along A's rows or B's columns: the elements of a register count as one.
     group = packed(type_name) if BITS[type_name] < 8 else 1
@@ -488,7 +518,15 @@ def _in_memory(
 
 
 def _fragment(instr: Instruction, type_name: str, group: int) -> Fragment:
-    """Return the fragment of a loaded or stored matrix, with `group` elements as a unit."""
+    """Return the fragment of a matrix that wmma loads or stores.
+
+    For elements below a byte, `group` of them count as one element of the fragment.
+
+    Raises
+    ------
+    EmulationError
+        For a shape that wmma does not have.
+    """
     m, n, k = shape_of(instr.modifiers)
     matrix, unit = instr.modifiers[1], type_name if group == 1 else "tf32"
     factors = [type_name] if matrix in "ab" else [factor for factor, results in RESULTS.items() if type_name in results]

@@ -169,27 +169,40 @@ def retry_of(instr: Instruction, context: Context, type_name: str) -> Retry | No
 
 
 def _as_copy(instr: Instruction, swap: Instruction, type_name: str) -> Instruction:
-    """Return a load of the swap's address as a copy of the swap's result; other instructions unchanged."""
+    """Return a move from the compare-and-swap's result for a load of its address, others unchanged."""
     if instr.opcode != "ld" or instr.operands[1:] != swap.operands[1:2] or type_of(instr)[1:] != type_name[1:]:
         return instr
     return replace(instr, opcode="mov", modifiers=(type_name,), operands=(instr.operands[0], swap.operands[0]))
 
 
 def _goes_back(instr: Instruction, labels: dict[str, int], place: int) -> bool:
-    """Return whether an instruction branches to or before a place."""
+    """Return whether an instruction is a branch to the instruction with index `place`, or to an earlier one.
+
+    `labels` has the instruction index of each label.
+    """
     return instr.opcode == "bra" and any(
         labels.get(o.name, place + 1) <= place for o in instr.operands if isinstance(o, Symbol)
     )
 
 
 def _plain(operand: Operand | None, context: Context, type_name: str) -> int | None:
-    """Return the number of a register that is as wide as the type, or None."""
+    """Return the register number of `operand`, or None if it is no register or has another dtype than the type's."""
     number = context.numbers.get(operand.name) if isinstance(operand, Register) else None
     return number if number is not None and context.storage[number] == DTYPES[type_name] else None
 
 
 def _ends(after: Sequence[Instruction], guard: tuple[Register, bool], result: Any, compared: Any) -> bool:
-    """Return whether the loop goes on exactly where the swap's result is not the expected value."""
+    """Return whether the loop repeats exactly while the result of the compare-and-swap differs from the expected value.
+
+    Parameters
+    ----------
+    after : sequence of Instruction
+        Instructions between the compare-and-swap and the branch back.
+    guard : (Register, bool)
+        Predicate of the branch back, and whether it is negated.
+    result, compared : Operand
+        Result and expected value of the compare-and-swap.
+    """
     changed: set[Operand] = set()
     for instr in after:
         if instr.operands[0] == guard[0]:
@@ -214,7 +227,19 @@ def _record(
     compared: int,
     value: int,
 ) -> Retry | None:
-    """Return the record of a round, whose instructions compute registers only, or None."""
+    """Return the `Retry` of a round of the loop, or None if an instruction does not only compute registers.
+
+    Also return None if the expected value of the next round is not the former result.
+
+    Parameters
+    ----------
+    round_, steps : sequence
+        Instructions of the round without branches, and the step of each.
+    exits : tuple of (int, bool)
+        Registers, and the value with which a lane leaves the loop.
+    result, compared, value : int
+        Registers of the compare-and-swap: its result, expected value and new value.
+    """
     rows: list[tuple[int, list[int], Step | None]] = []
     result_copies = {result: result}  # registers that hold the result of the compare-and-swap
     for instr, step in zip(round_, steps, strict=True):

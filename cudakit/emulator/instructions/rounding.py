@@ -35,7 +35,10 @@ def canonical(values: Any) -> Any:
 
 
 def quieted(values: Any) -> Any:
-    """Replace every NaN by a quiet NaN; with others NumPy's fmin and fmax give NaN at the end of an array."""
+    """Replace every NaN by NumPy's default quiet NaN; return other values unchanged.
+
+    Signaling NaN must not reach NumPy's fmin and fmax, which then give NaN at the end of an array.
+    """
     values = np.asarray(values)
     largest = values.max(initial=0)
     return values if largest == largest else np.where(np.isnan(values), values.dtype.type(np.nan), values)
@@ -69,14 +72,14 @@ def direct(raw: Any, too_high: Any, too_low: Any, mode: str) -> Any:
 
 
 def two_sum(a: Any, b: Any) -> tuple[Any, Any]:
-    """``s, e`` with s = a + b rounded to nearest and s + e = a + b exactly (Knuth)."""
+    """Return (s, e): the sum s = a + b rounded to nearest, and the exact error e = a + b − s (Knuth)."""
     s = a + b
     back = s - a
     return s, (a - (s - back)) + (b - back)
 
 
 def two_product(a: Any, b: Any) -> tuple[Any, Any]:
-    """``p, e`` with p = a · b rounded to nearest and p + e = a · b exactly (Dekker, splits by Veltkamp)."""
+    """Return (p, e): the product p = a · b rounded to nearest, and the exact error e = a · b − p (Dekker, Veltkamp)."""
     p = a * b
     a1, a2 = _split(a)
     b1, b2 = _split(b)
@@ -84,7 +87,7 @@ def two_product(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def _split(a: Any) -> tuple[Any, Any]:
-    """Split a float64 into an upper and a lower half (Veltkamp)."""
+    """Return (high, low): the upper and lower half of a float64's significant bits, with the sum `a` (Veltkamp)."""
     scaled = a * 134217729.0
     high = scaled - (scaled - a)
     return high, a - high
@@ -125,7 +128,10 @@ def to_f16(values: Any, mode: str = "rn") -> Any:
 
 
 def _zero_down(total: Any, mode: str, *terms: Any) -> Any:
-    """Make an exact zero sum -0 when rounding down, unless every term is +0."""
+    """Return `total`, the sum of `terms`, with the sign of a zero for rounding down (mode ``rm``).
+
+    A zero becomes -0, unless every term is +0. In other modes `total` is returned unchanged.
+    """
     if mode != "rm":
         return total
     positive = np.logical_and.reduce([(term == 0) & ~np.signbit(term) for term in np.broadcast_arrays(*terms)])
@@ -236,19 +242,22 @@ def sqrt_f64(a: Any, mode: str) -> Any:
 
 
 def _plain_factors(a: Any, b: Any) -> Any:
-    """Return whether neither factor is a zero, an infinity or a NaN; products of others are not rounded."""
+    """Return whether both factors are finite and not zero, elementwise; other products need no rounding."""
     return np.asarray(np.isfinite(a) & np.isfinite(b) & (a != 0) & (b != 0))
 
 
 def _out_of_range(a: Any, b: Any, c: Any) -> Any:
-    """Return whether a part of ``a · b + c`` may overflow or underflow."""
+    """Return whether an intermediate result of ``a · b + c`` in error-free transforms may overflow or underflow."""
     exponent = np.frexp(a)[1] + np.frexp(b)[1]
     factor = (np.abs(a) > 2.0**990) | (np.abs(b) > 2.0**990)
     return (exponent < -950) | (exponent > 1015) | factor | (np.abs(c) > 2.0**1015)
 
 
 def _repair(result: Any, hard: Any, mode: str, exactly: Callable[..., Fraction], *sources: Any) -> Any:
-    """Compute the `hard` lanes of `result` again in exact fractions."""
+    """Return a copy of `result` in which the lanes of the mask `hard` are computed again and rounded once in `mode`.
+
+    `exactly` computes the exact value from fractions of the lane's `sources`, which must be finite.
+    """
     result = np.array(result)
     for lane in np.flatnonzero(hard):
         result.flat[lane] = _rounded(exactly(*(Fraction(float(source.flat[lane])) for source in sources)), mode)

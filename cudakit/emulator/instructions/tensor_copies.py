@@ -30,7 +30,7 @@ _NAN = 0x7FF7
 
 
 class _Part(NamedTuple):
-    """Lanes that copy by one tensor map: their positions, the map, and the starts of their boxes."""
+    """Lanes that copy by one tensor map: their positions, the map, and the coordinates where each box starts."""
 
     positions: np.ndarray
     record: np.void
@@ -51,7 +51,11 @@ class _Boxes(NamedTuple):
 
 
 def _boxes(record: np.void, coordinates: np.ndarray, itemsize: int, by_element: bool) -> _Boxes:
-    """Return the boxes from `coordinates` (lanes, rank), by elements or, where the tensor allows, by chunks."""
+    """Return the boxes of a tensor that start at `coordinates`, (lanes, rank), with the fastest dimension first.
+
+    `record` is the tensor map. Units are 16-byte chunks if the tensor's rows allow it and `by_element` is false, else
+    elements of `itemsize` bytes.
+    """
     rank, width, dtype = int(record["rank"]), itemsize, np.dtype(f"u{itemsize}")
     starts = coordinates[:, 0] * itemsize
     if (starts % CHUNK.itemsize).any():
@@ -80,7 +84,10 @@ def _boxes(record: np.void, coordinates: np.ndarray, itemsize: int, by_element: 
 
 
 def _in_shared(record: np.void, starts: np.ndarray, boxes: _Boxes) -> np.ndarray:
-    """Return the shared address of every element of boxes that begin at `starts`."""
+    """Return the shared address of every unit of the boxes, (lanes, units), with the tensor map's swizzle.
+
+    `starts` has the shared address at which each lane's box begins.
+    """
     offsets, span = np.arange(0, boxes.bytes, boxes.dtype.itemsize), int(record["swizzle"])
     if span:
         row, along = np.divmod(offsets, int(record["box"][0]) * DTYPES[record["kind"].decode()].itemsize)
@@ -93,7 +100,7 @@ def _in_shared(record: np.void, starts: np.ndarray, boxes: _Boxes) -> np.ndarray
 
 
 def _read_maps(context: Context, instr: Instruction, operand: Operand) -> Reader:
-    """Return a function that yields the `_Part` of each distinct map, with its coordinates."""
+    """Return a function that yields a `_Part` for each distinct tensor map that lanes name."""
     if not isinstance(operand, Address) or not operand.coordinates or not isinstance(operand.coordinates[0], Group):
         raise EmulationError(f"{instr} without coordinates")
     rank = int(next(part for part in instr.modifiers if part[1:] == "d")[0])
@@ -161,7 +168,19 @@ def _load_boxes(
     instr: Instruction, machine: Machine, to: str, lanes: np.ndarray, record: np.void, boxes: _Boxes,
     targets: np.ndarray, barriers: np.ndarray,
 ) -> None:  # fmt: skip
-    """Copy a box for each lane to its address in shared memory."""
+    """Copy a box for each lane to its address in shared memory, now or when a thread waits for the copy.
+
+    Units outside the tensor are filled with zeros or NaN. The bytes are then counted on each lane's mbarrier.
+
+    Parameters
+    ----------
+    to : str
+        State space of `targets` and `barriers`.
+    record : numpy.void
+        Tensor map.
+    targets, barriers : numpy.ndarray
+        Address of each lane's box in shared memory, and of its mbarrier.
+    """
     where = _in_shared(record, targets, boxes)
 
     def land(some: np.ndarray) -> None:
@@ -185,7 +204,11 @@ def _copies(
     instr: Instruction, awaited: Awaited, lanes: np.ndarray, land: Callable[[np.ndarray], None], boxes: _Boxes,
     source_space: str, read: np.ndarray, to: str, written: np.ndarray,
 ) -> Copies:  # fmt: skip
-    """Return copies of boxes; in global memory only elements inside the tensor are accessed."""
+    """Return the record of asynchronous copies of boxes; in global memory it has only elements inside the tensor.
+
+    `land` performs the copies. `read` and `written` are the addresses of each box's units, in the spaces `source_space`
+    and `to`.
+    """
     size = boxes.dtype.itemsize
     position = np.broadcast_to(np.arange(lanes.size)[:, None], boxes.inside.shape)
     parts = []
@@ -253,7 +276,10 @@ _CONSTANTS: dict[str, list[int | None]] = {
 
 
 def _value(instr: Instruction, name: str, operand: Operand, context: Context) -> Reader:
-    """Return a function that reads the new value of a tensor map's field."""
+    """Return a function that reads the new value of the tensor map's field `name`.
+
+    Constants that are codes are converted to the field's value.
+    """
     if name not in _CONSTANTS:
         return context.read(operand, _FIELDS[name][1])
     values, code = _CONSTANTS[name], constant_of(operand)

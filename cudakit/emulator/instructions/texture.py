@@ -36,7 +36,10 @@ def handle_of(operand: Operand, context: Context) -> Reader:
 
 
 def coordinates_of(operand: Operand, type_names: list[str], context: Context) -> list[Reader]:
-    """Return functions that read the coordinates in ``[a, {x, y}]``, one for each type; further ones are padding."""
+    """Return functions that read the coordinates in ``[a, {x, y}]``, one for each of `type_names`.
+
+    Further coordinates in the operand are padding and are ignored.
+    """
     if not isinstance(operand, Address) or len(operand.coordinates) != 1:
         raise EmulationError("a texture with a sampler of its own")
     coordinates = operand.coordinates[0]
@@ -65,7 +68,10 @@ def tld4(instr: Instruction, context: Context) -> Step:
 
 
 def _lookup(instr: Instruction, context: Context, shape: str, rest: list[Operand], component: int | None) -> Step:
-    """Make a step that looks up all channels, or one `component` of four texels; `rest` has offsets or nothing."""
+    """Make a step that looks up a texture: all channels of a filtered value, or one channel of four texels.
+
+    `component` is the channel of the four texels, or None. `rest` has the operand of offsets, or is empty.
+    """
     rank, layered = _TEXTURE_SHAPES[shape]
     out, type_name = instr.modifiers[-2:]
     target, source = instr.operands[:2]
@@ -115,7 +121,7 @@ def _lookup(instr: Instruction, context: Context, shape: str, rest: list[Operand
 
 
 def _check(texture: TextureObject, shape: str, type_name: str, out: str) -> None:
-    """Check that an instruction's form fits the texture."""
+    """Raise an error if an instruction's shape, coordinate type or result type `out` does not fit the texture."""
     layers = texture.texels.shape[0]
     rank = 2 if shape.endswith("cube") else _TEXTURE_SHAPES[shape][0]
     if rank != texture.rank:
@@ -135,7 +141,10 @@ def _check(texture: TextureObject, shape: str, type_name: str, out: str) -> None
 
 
 def _face(layer: np.ndarray, direction: list[np.ndarray], texture: TextureObject) -> tuple[np.ndarray, list[Any]]:
-    """Return layer and coordinates on a cube's face, for a direction from its centre."""
+    """Return the layer of a cube's face, and the two coordinates on it, for a direction (x, y, z) from the centre.
+
+    `layer` is the number of the cube. A cube has six layers of the texture.
+    """
     x, y, z = direction
     wide, high, deep = np.abs(x), np.abs(y), np.abs(z)
     along_x, along_y = (wide >= high) & (wide >= deep), (high > wide) & (high >= deep)

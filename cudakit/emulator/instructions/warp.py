@@ -67,7 +67,10 @@ class _Rendezvous:
 
 
 def warp_bits(machine: Machine, lanes: Index, truths: Any = True) -> np.ndarray:
-    """Σ truth(lane) · 2^(lane in warp), uint32, (warps,): one mask for each warp."""
+    """Return a 32-bit mask for each warp, shape (warps,): bit i is the truth value of its lane i.
+
+    Bits of lanes outside `lanes` are 0. `truths` has a value for each of `lanes`, or one for all.
+    """
     warps = -(-machine.threads // 32) * machine.blocks
     if lanes is None and machine.threads % 32 == 0:
         flags = np.broadcast_to(truths, (machine.lanes,))
@@ -109,7 +112,21 @@ def _alive(machine: Machine) -> np.ndarray:
 def synchronised(
     key: str, mask: Reader | None, reads: list[tuple[Reader, np.dtype]], compute: Compute, writes: list[Writer]
 ) -> Control:
-    """Return a control that waits for the lanes in `mask` (None: the active lanes), then computes and writes."""
+    """Return a control of a warp collective: it waits for member lanes, then writes the results of `compute`.
+
+    Parameters
+    ----------
+    key : str
+        Name of the collective.
+    mask : callable or None
+        Reader of the member mask. None: the members are the active lanes, and no lane waits.
+    reads : list of (callable, numpy.dtype)
+        Reader and dtype of each input.
+    compute : callable
+        Function of the interpreter, lanes, members and inputs that returns the outputs.
+    writes : list of callable
+        Writer of each output.
+    """
 
     def converge(machine: Machine, frame: Frame, index: Index, active: Index, position: tuple[int, int, int]) -> bool:
         inputs = [read(frame, active, machine) for read, _ in reads]
@@ -155,13 +172,16 @@ def synchronised(
 
 
 def _writers(context: Context, target: Operand) -> list[Writer]:
-    """Return writers of ``d|p``, or of ``d`` alone."""
+    """Return writers for the 32-bit result and the predicate of ``d|p``, or only the first for ``d`` alone."""
     items = target.items if isinstance(target, Group) and target.notation == "pair" else (target,)
     return [context.write(item, type_name) for item, type_name in zip(items, ("b32", "pred"), strict=False)]
 
 
 def shuffle_source(mode: str, lane: Any, b: Any, c: Any) -> tuple[Any, Any]:
-    """Return the lane that `lane` reads from, and whether it is in range: the pseudo-code of PTX ISA 9.7.9.6."""
+    """Return the lane that each `lane` reads from in a shuffle, and whether this source is in range.
+
+    A source out of range is the lane itself. `b` and `c` are the operands of PTX ISA 9.7.9.6.
+    """
     lane, b, c = (np.asarray(x).astype(np.int32) for x in (lane, b, c))
     b, clamp, segment = b & 31, c & 31, c >> 8 & 31
     most = (lane & segment) | (clamp & ~segment)

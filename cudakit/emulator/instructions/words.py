@@ -40,7 +40,10 @@ PIECE = 16_384
 
 
 def in_pieces(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a long chain of NumPy operations so that it runs on `PIECE` lanes at a time: several times faster."""
+    """Wrap a function of arrays with many NumPy operations so that it runs on `PIECE` lanes at a time.
+
+    The result is the same, several times faster.
+    """
 
     def pieces(*sources: Any) -> Any:
         count = max(np.size(source) for source in sources)
@@ -147,7 +150,7 @@ class ArrayWord(Word):
 
 @cache
 def constant(value: int, type_name: str) -> Any:
-    """Return a scalar from its bits."""
+    """Return a NumPy scalar of a PTX type from its bits."""
     dtype = DTYPES[type_name]
     if dtype.kind == "b":
         return np.bool_(value)
@@ -254,17 +257,20 @@ def _floats() -> np.ndarray:
 
 
 def _split(from_type: str, to_type: str, count: int) -> Callable[[Any], Any]:
-    """Return a function that splits words into pieces, along a new last axis."""
+    """Return a function that splits each word into `count` smaller ones along a new last axis, lowest first."""
     return lambda values: np.ascontiguousarray(values)[..., None].view(DTYPES[to_type])
 
 
 def _join(from_type: str, to_type: str, count: int) -> Callable[[Any], Any]:
-    """Return a function that joins the pieces along the last axis."""
+    """Return a function that joins `count` words along the last axis to one larger word, and removes the axis."""
     return lambda values: np.ascontiguousarray(values).view(DTYPES[to_type])[..., 0]
 
 
 def _pick(from_type: str, to_type: str, places: tuple[int, ...]) -> Callable[[Any, Any], Any]:
-    """Return a function that picks pieces of two words by their numbers."""
+    """Return a function that picks pieces from two split words, numbered on from the first word to the second.
+
+    Pieces are along the last axis. `places` has the numbers of the picked pieces, in order.
+    """
     chosen = list(places)
     return lambda a, b: np.concatenate(np.broadcast_arrays(a, b), axis=-1)[..., chosen]
 
@@ -295,7 +301,11 @@ def _reverse(from_type: str, to_type: str) -> Callable[[Any], Any]:
 
 
 def _funnel(from_type: str, to_type: str, side: str) -> Callable[[Any, Any, Any], Any]:
-    """Return a funnel shift of 32 bits to the left or right."""
+    """Return a function that shifts the 64 bits of (high, low) and returns 32 bits of the result.
+
+    Side ``l`` shifts left and returns the upper half, any other side shifts right and returns the lower half. Only the
+    lowest five bits of the count are used.
+    """
     left, half = side == "l", np.uint64(32)
 
     def funnel(high: Any, low: Any, by: Any) -> Any:
@@ -333,7 +343,7 @@ def remainder(a: Any, b: Any) -> Any:
 
 
 def _directed(from_type: str, to_type: str, opcode: str, mode: str) -> Callable[..., Any]:
-    """Return a float64 operation in a rounding mode."""
+    """Return a function for a float64 operation, by its opcode, that rounds in `mode`."""
     function = _DIRECTED[opcode]
     if opcode == "sub":
         return lambda a, b: function(a, np.negative(b), mode)
@@ -350,7 +360,10 @@ _INVALID: Final = np.array(0xFFF8_0000_0000_0000, np.uint64).view(np.float64)[()
 
 
 def _nan_from(result: Any, *sources: Any) -> Any:
-    """Replace NaN results by the sources' quiet NaN; the first NaN source counts."""
+    """Replace each NaN in a float64 result by the first NaN among its sources, made quiet.
+
+    If no source is NaN, the result is the NaN of an invalid operation.
+    """
     result = np.asarray(result)
     largest = result.max()
     if largest == largest:
@@ -421,7 +434,10 @@ def _arrays_of(
 
 
 def _constant_operand(source: str, operand: Operand) -> int | None:
-    """Return the value of a constant operand, where the meaning needs it."""
+    """Return the value of a constant operand, or None if the meaning does not need it or the operand is no constant.
+
+    `source` is the operand's type in the meaning: ``int``, which must be a constant, or a type that ends in ``=``.
+    """
     if source != "int" and source[-1] != "=":
         return None
     return constant_of(operand) if source == "int" or isinstance(operand, Immediate) else None

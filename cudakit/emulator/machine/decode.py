@@ -440,7 +440,10 @@ def _polling_loops(function: Function) -> frozenset[int]:
 
 
 def constant_of(operand: Operand, description: str = "") -> int:
-    """Return the value of an operand that must be an integer constant; messages call it `description`."""
+    """Return the value of an operand that must be an integer constant.
+
+    If it is none, raise an error that names the operand by `description`.
+    """
     if not isinstance(operand, Immediate):
         raise EmulationError(f"{description or f'operand {operand}'} is no constant")
     return operand.value
@@ -498,7 +501,7 @@ def control(*opcodes: str) -> Callable[[Any], Any]:
 
 @dataclass(slots=True)
 class Decoded:
-    """An instruction ready to run."""
+    """An instruction ready to run: its step or control, and its guard; or the reason why it cannot run."""
 
     instruction: Instruction
     step: Step | None
@@ -520,7 +523,10 @@ _NOBODY = np.zeros(0, np.int64)
 
 
 def failure(error: Exception) -> str:
-    """Return the message for an error that a maker raised because operands do not have the expected form."""
+    """Return the text of an error that a maker raised because operands do not have the expected form.
+
+    The text is ``… is not known here`` for a `KeyError`, else the error's type and message.
+    """
     return f"{error} is not known here" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"
 
 

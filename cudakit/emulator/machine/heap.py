@@ -19,7 +19,10 @@ _NEVER, _LIVE, _FREED = 0, 1, 2
 
 
 def outside(noun: str, index: int, count: int) -> str:
-    """Return the message for an index outside of `count` things: ``byte 12 is past the end (valid: 0 to 9)``."""
+    """Return the message for an index that is not in 0 … `count` − 1; `noun` names the indexed thing.
+
+    An example is ``byte 12 is past the end (valid: 0 to 9)``, for the noun ``byte``.
+    """
     side = "before the beginning" if index < 0 else "past the end"
     return f"{noun} {index} is {side} (valid: {f'0 to {count - 1}' if count else 'none'})"
 
@@ -64,7 +67,7 @@ class Heap:
         return {name: copy.deepcopy(value) for name, value in vars(self).items() if name not in ("data", "address")}
 
     def restore(self, saved: dict[str, Any]) -> None:
-        """Restore the allocation state."""
+        """Restore the allocation state from the result of `saved`; the content of blocks is not restored."""
         vars(self).update(copy.deepcopy(saved))
 
     def allocate(self, size: int, align: int = _UNIT) -> int:
@@ -82,9 +85,9 @@ class Heap:
         return self.address + start
 
     def _place(self, room: int, align: int) -> int | None:
-        """Find `room` bytes for a block; return their offset in the heap, or None if there are none.
+        """Find `room` free bytes for a block, at a multiple of `align`; return their offset in the heap, or None.
 
-        The space behind the last block is tried first, then gaps between blocks.
+        The space behind the last block is tried first, then gaps between blocks. The caller records the block.
         """
         start = self._top + -(self.address + self._top) % align
         if start + room <= self.data.size:

@@ -15,7 +15,10 @@ Awaited: TypeAlias = Literal["group", "bulk", "mbarrier"]
 
 
 class Part(NamedTuple):
-    """Memory that copies read or write: state space, position of the copy and address of each unit, bytes of a unit."""
+    """Memory that copies read or write: a state space, and units of `size` bytes in it.
+
+    Each unit has an address in `addresses`, and in `positions` the position of its copy in `Copies.lanes`.
+    """
 
     space: str
     positions: np.ndarray
@@ -93,7 +96,10 @@ class Late:
             listener.issued(copies)
 
     def before(self, lanes: np.ndarray) -> Callable[[np.ndarray], None]:
-        """Return a function that lands the group copies under way now, of the lanes at some positions in `lanes`."""
+        """Return a function that lands the ``cp.async`` copies that are under way now, at the time of this call.
+
+        The function takes positions in `lanes`, and lands the copies of the lanes at these positions.
+        """
         under_way = [copies for copies in self._open if copies.awaited == "group"]
 
         def land(some: np.ndarray) -> None:
@@ -103,7 +109,7 @@ class Late:
         return land
 
     def commit(self, awaited: Awaited, lanes: np.ndarray) -> None:
-        """Commit the lanes' copies so far as a group."""
+        """Close a group for each of the lanes: their copies since the last group, of the mechanism `awaited`."""
         self._committed[awaited][lanes] += 1
 
     def wait(self, awaited: Awaited, lanes: np.ndarray, but: int | None) -> None:
@@ -115,7 +121,10 @@ class Late:
                 self._land(copies, copies.groups < limit[copies.lanes])
 
     def reached(self, barriers: np.ndarray) -> None:
-        """Land the copies that complete at mbarriers at which a lane looks; `barriers` are the mbarriers' numbers."""
+        """Land the copies that complete on mbarriers which a lane tests now.
+
+        `barriers` has the numbers of these mbarriers among the mbarriers of all blocks.
+        """
         for copies in list(self._open):
             if copies.barriers is not None:
                 self._land(copies, np.isin(copies.barriers, barriers))

@@ -79,9 +79,10 @@ class Drawn:
         return bool(self._random.random() < _STOPS)
 
     def choose(self, machine: Machine) -> tuple[int, Index, bool] | None:
-        """Return place and lanes of the group to run next, and whether other lanes could run; count a switch.
+        """Draw the group of lanes that runs next, and count a switch.
 
-        If the switch is not to be made, the former lanes go on. Return None if they cannot.
+        Return its place, its lanes (None for all lanes), and whether lanes outside the group exist. If `order` leaves
+        out this switch, the former lanes go on. Return None if they cannot.
         """
         number = self.switches
         self.switches += 1
@@ -116,7 +117,10 @@ _TAIL = 3
 
 
 class Child(NamedTuple):
-    """A launch that a kernel requested, and its parameters, which the kernel writes to memory."""
+    """A kernel launch that a running kernel requested: the child kernel, its geometry, and memory for its parameters.
+
+    The running kernel writes the parameters to this memory.
+    """
 
     entry: Function
     geometry: Geometry
@@ -178,7 +182,15 @@ class Children:
         return address
 
     def launch(self, address: int, stream: int) -> None:
-        """Queue the launch of a kernel whose parameters have been written at `address`."""
+        """Queue the launch of a child kernel, after its parameters have been written at `address`, a result of `make`.
+
+        A launch in the tail stream comes after the launches in all other streams.
+
+        Raises
+        ------
+        EmulationError
+            For an address that `make` did not return, and for too many queued launches.
+        """
         child = self._children.get(address)
         if child is None:
             raise EmulationError(f"{address:#x} is not where the parameters of a kernel were to be written")
@@ -267,7 +279,7 @@ class Launch:
 
     @property
     def own_address(self) -> int:
-        """Address of the interpreter's own memory for barriers of the grid, on which streams do not race."""
+        """Address of the words with which threads synchronise a grid; accesses to them are no races."""
         return self.module.grid_barrier_address
 
     def run(self) -> None:
@@ -499,7 +511,11 @@ class Scheduler(Machine):
         return lowest, group, group.size < np.count_nonzero(running) + yielded
 
     def after_loop(self, index: Index, location: int) -> None:
-        """Make a group yield after a round of a polling loop, if no lane has left the group since the last round."""
+        """Make lanes yield that go round a polling loop again, if their number is the same as after the last round.
+
+        They do not yield if they are all lanes. Call this after the loop's back branch: `location` is the branch's
+        place, and `index` has the lanes that ran it.
+        """
         spinning = np.flatnonzero(self.place < location) if index is None else index[self.place[index] < location]
         # Where all lanes go round together, no others are left to go first.
         if 0 < spinning.size < self.lanes and self.spinning.get(location) == spinning.size:
@@ -507,7 +523,10 @@ class Scheduler(Machine):
         self.spinning[location] = spinning.size
 
     def leaders(self, context: Context) -> Container[int]:
-        """Return the instructions of a function before which a group stops, so that other groups may go first."""
+        """Return the indices of a function's instructions before which a group stops, so that others may go first.
+
+        With a random order, this is the `Drawn` object, whose ``in`` draws the answer.
+        """
         return context.leaders if self.drawn is None else self.drawn
 
     def run_group(self, location: int, index: Index) -> None:

@@ -96,9 +96,9 @@ class Reach:
 
 
 def points_near(address: int, most: int, memory: Iterable[np.ndarray]) -> bool:
-    """Return whether `memory` holds a pointer to an address, or to less than `most` bytes before it.
+    """Return whether `memory` holds a pointer to `address`, or to less than `most` bytes before `address`.
 
-    Each array of `memory` is one of bytes.
+    `memory` has arrays of bytes.
     """
     for data in memory:
         words = _words(data)
@@ -172,13 +172,16 @@ class Watcher(Protocol):
     """Observer of accesses to global memory during a launch; see `cudakit.emulator.streams.watch`."""
 
     def note(self, piece: Allocation, elements: np.ndarray, size: int, use: int) -> None:
-        """Note an access to elements of `size` bytes.
+        """Note an access of type `use` to elements of `size` bytes in the allocation `piece`.
 
         `elements` has their numbers, counted from the first aligned element of `piece`.
         """
 
     def flags_of(self, name: str, array: np.ndarray) -> np.ndarray:
-        """Return flags for the bytes of a C-contiguous array, which accesses without `Memory` set: texture lookups."""
+        """Return the flags of the bytes of a C-contiguous array called `name`, one a byte.
+
+        Texture lookups set these flags, as they do not access the array through `Memory`.
+        """
 
 
 #: Memory of lanes while nothing runs.
@@ -326,13 +329,17 @@ class Memory:
         return address
 
     def _row(self, place: int, address: int) -> int:
-        """Return the index in `table` of an allocation, by its index in the sorted addresses; the heap has no row."""
+        """Return the index in `table` of the first of an allocation's four numbers.
+
+        `place` is the index of the allocation's `address` among the sorted addresses. The heap has no numbers in
+        `table`.
+        """
         return 4 * (place if self._heap_at is None or self._heap_at >= address else place - 1)
 
     def flagged(self, flags_from: Callable[[Allocation], int]) -> numbers[int]:
-        """Return a copy of `table` with the distance from each allocation to its flags.
+        """Return a copy of `table` in which each allocation's fourth number is the distance to its flags.
 
-        `flags_from` returns the address of an allocation's flags.
+        `flags_from` takes an allocation, and returns the address of the flags.
         """
         table = self.table[:]
         for row in range(0, len(table), 4):
@@ -378,7 +385,10 @@ class Memory:
         return None
 
     def piece(self, address: int, size: int, use: int) -> Allocation | None:
-        """Return the allocation that covers a range of bytes; None if each access needs a check of its own."""
+        """Return the one allocation that has all `size` bytes at an address, if accesses within it need no other check.
+
+        Return None if there is none, for the heap, and for a write (`use`) to a read-only allocation.
+        """
         allocation = self._covering(address, size)
         if allocation is None or allocation.heap is not None or (allocation.readonly and use >= WRITE):
             return None
@@ -415,7 +425,7 @@ class Memory:
         return self._covering(address, size)
 
     def _readable(self) -> list[np.ndarray]:
-        """Return all bytes of the launch in which pointers may be, as arrays."""
+        """Return all bytes of the launch that may hold pointers, as arrays: its parameters and its allocations."""
         return [self.parameters[0], *(piece.data for piece in self._allocations.values())]
 
     def add_heap(self, heap: Heap) -> None:
@@ -541,7 +551,15 @@ class Memory:
     def _window(
         self, rows: np.ndarray, start: np.ndarray, offsets: np.ndarray, dtype: np.dtype, description: str
     ) -> tuple[np.ndarray, Any, Any]:
-        """Return the elements at `offsets` in rows that begin at byte `start`; raise for an offset outside of a row."""
+        """Return the elements at byte offsets in rows of shared or local memory, as an entry of `views`.
+
+        `start` is the byte at which the row of each lane begins in `rows`. `description` names the memory in messages.
+
+        Raises
+        ------
+        AccessError
+            For an offset outside a row.
+        """
         is_shared = rows is self.shared
         size, width, bad = dtype.itemsize, self.shared_bytes if is_shared else rows.shape[1], int(offsets.max())
         if bad + size > width:
@@ -592,7 +610,15 @@ class Memory:
     def _within(
         self, piece: Allocation, offsets: np.ndarray, dtype: np.dtype, lanes: Any, use: int
     ) -> tuple[np.ndarray, Any, Any]:
-        """Return the elements at offsets in an allocation, and note the access for the watcher."""
+        """Return the elements at byte offsets in an allocation as an entry of `views`; notify the watcher.
+
+        `lanes` becomes the entry's positions.
+
+        Raises
+        ------
+        AccessError
+            For a write to a read-only allocation, or bytes in no block of the heap.
+        """
         if use >= WRITE and piece.readonly:
             raise AccessError(f"{piece.name} is read-only")
         if piece.heap is not None and (bad := piece.heap.first_invalid(offsets, dtype.itemsize)) is not None:
@@ -681,12 +707,15 @@ def check_aligned(addresses: np.ndarray, size: int) -> None:
 
 
 def _starts(rows: np.ndarray, row: np.ndarray) -> np.ndarray:
-    """Return the byte offset at which each row of an array begins, by row number."""
+    """Return the byte offset at which each row begins in an array of bytes; `row` has the numbers of the rows."""
     return np.asarray(row * rows.shape[1]).astype(np.uint64)
 
 
 def _elements(offsets: np.ndarray, size: int) -> np.ndarray:
-    """Return the element number of each byte offset; an element has `size` bytes, a power of two."""
+    """Convert byte offsets to element numbers, for elements of `size` bytes, a power of two.
+
+    The array `offsets` is overwritten.
+    """
     # A shift is much faster than a division. It works in place, since the caller does not use `offsets` again.
     offsets >>= np.uint64(size.bit_length() - 1)
     return offsets.view(np.int64)

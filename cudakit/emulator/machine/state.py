@@ -140,7 +140,11 @@ def place_of(special: SpecialRegisters, geometry: Geometry, lane: int) -> str:
 
 
 def deadlocked(at_barrier: int, in_warp: int, first: str) -> str:
-    """Return the message of a deadlock, with the number of waiting threads and the first of them."""
+    """Return the message of a deadlock.
+
+    `at_barrier` and `in_warp` are the numbers of threads that wait at a barrier, or for other lanes of their warp.
+    `first` is the place of the first of them, in words.
+    """
     counts = f"{at_barrier} at a barrier, {in_warp} for other lanes of their warp"
     return f"deadlock: threads wait that nothing can wake ({counts}); the first is {first}"
 
@@ -289,7 +293,7 @@ class Machine(ABC):
 
     @staticmethod
     def where(location: int) -> tuple[int, int, int]:
-        """Return call depth, function number and instruction index of a place."""
+        """Split a place, made by `location`, into call depth, function number and instruction index."""
         code = location & ((1 << _CODE_BITS) - 1)
         rest = location >> _CODE_BITS
         return DEEPEST - (rest >> _FUNCTION_BITS), rest & ((1 << _FUNCTION_BITS) - 1), code
@@ -326,7 +330,13 @@ class Machine(ABC):
     # ── memory of lanes and blocks ──
 
     def reserve_local(self, index: Index, size: int | np.ndarray) -> None:
-        """Move the top of lanes' local memory up by `size` bytes; a negative size frees memory."""
+        """Move the top of lanes' local memory up by `size` bytes; a negative size frees memory.
+
+        Raises
+        ------
+        EmulationError
+            If a lane's stack would pass its limit.
+        """
         top = self.local_top
         if index is None:
             top += size
@@ -376,7 +386,11 @@ class Machine(ABC):
         frame: Frame,
         position: tuple[int, int, int],
     ) -> None:
-        """Move lanes at `position` into a function; `arguments` and `results` are variables of their `frame`."""
+        """Move lanes into the function `name`.
+
+        `position` is the call depth, function and index of the call instruction. `arguments` and `results` are the
+        names of the call's variables in the caller's `frame`.
+        """
 
     @abstractmethod
     def return_from(self, frame: Frame, index: Index, position: tuple[int, int, int]) -> None:

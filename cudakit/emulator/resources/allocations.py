@@ -108,7 +108,10 @@ class Marks:
             weakref.finalize(array, self._forget, id(array), unwritten).atexit = False
 
     def at(self, address: int) -> Unwritten | None:
-        """Return the unwritten bytes, as they are now, of the array at an address, or None."""
+        """Return the unwritten bytes of the array that has an address, brought up to date.
+
+        Return None if the array is fully written, or if no marked array has the address.
+        """
         for number, unwritten in list(self._marked.items()):
             if unwritten.address <= address < unwritten.end:
                 if unwritten.look():
@@ -121,7 +124,7 @@ class Marks:
         self.watchers += count
 
     def _forget(self, number: int, unwritten: Unwritten) -> None:
-        """Drop the mark of a freed array."""
+        """Drop the mark of a freed array, unless a new array with the same ``id``, `number`, has replaced it."""
         if self._marked.get(number) is unwritten:
             del self._marked[number]
 
@@ -138,7 +141,7 @@ class Usage(NamedTuple):
 
 
 class Room:
-    """Allocations on the emulator: the living arrays, and the bytes in use by memory type."""
+    """The emulator's device memory: the living arrays, and the bytes in use by memory type."""
 
     def __init__(self) -> None:
         self._lock = process.renewed(self, "_lock", threading.RLock)  # a finalizer may come while this thread has it
@@ -163,7 +166,10 @@ class Room:
         return self._usage.get(memory_type, Usage(0, 0))
 
     def register(self, array: np.ndarray, of_the_host: bool = True) -> None:
-        """Let kernels reach an array's memory through pointers, until the array and all its views are freed."""
+        """Let kernels reach an array's memory through pointers, until the array and all its views are freed.
+
+        With `of_the_host`, the host may use this memory too.
+        """
         owner = array.base if isinstance(array.base, np.ndarray) else array
         self._arrays[id(owner)] = owner
         if of_the_host:
@@ -227,7 +233,7 @@ class Room:
             self._usage[memory_type] = Usage(used + size, max(peak, used + size))
 
     def _refusal(self, size: int, memory_type: str, why: str) -> LaunchError:
-        """Return the error for `size` bytes that cannot be allocated, with the reason."""
+        """Return the error for `size` bytes that cannot be allocated. `why` is the reason, as the end of a clause."""
         return LaunchError(
             f"{size:,} bytes of {memory_type} memory were asked for; the emulator holds "
             f"{self.usage(memory_type).used:,} in use{why}; free arrays, or work in chunks"

@@ -51,7 +51,7 @@ class DeviceArray(np.ndarray, ConversionHook):
         return out
 
     def set(self, values: Any, stream: Any = None) -> None:
-        """Copy the elements of a host array into this array."""
+        """Copy the elements of a host array into this array; `stream` is ignored."""
         self.view(np.ndarray)[...] = values
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
@@ -108,12 +108,17 @@ def refuse_host_array(value: Any) -> None:
 
 
 def is_reachable(value: Any) -> bool:
-    """Return whether a kernel on a GPU could reach an argument's memory; True for anything but a host array."""
+    """Return whether a kernel on a GPU could reach an argument's memory.
+
+    False only for a host array with elements whose memory is neither pinned, registered nor allocated by the emulator.
+    """
     return not is_of_host(value) or not value.nbytes or room().at(pointer_of(value)) is not None
 
 
 def refuse_host_operand(op: str, name: str, value: Any) -> None:
-    """Refuse a host array as an operand of an op.
+    """Refuse an op's operand that is a NumPy array in host memory, pinned or not.
+
+    Other values and empty arrays are taken. `op` and `name` name op and operand in the message.
 
     Raises
     ------
@@ -165,7 +170,7 @@ class DeviceModule(ModuleType):
 
 
 def is_of_host(value: Any) -> bool:
-    """Return whether a value is a host array."""
+    """Return whether a value is a NumPy array that is no `DeviceArray`."""
     return isinstance(value, np.ndarray) and not isinstance(value, DeviceArray)
 
 
@@ -180,7 +185,10 @@ def _whole(value: Any) -> Any:
 
 
 def _refuse_beside(operation: str, values: Iterable[Any]) -> None:
-    """Refuse a host array beside a device array among `values`, if the user's program mixes them."""
+    """Raise a `HostArrayError` if a host array is among an operation's `values`, beside a device array of the caller.
+
+    Code of cudakit and NumPy may mix them: only calls by the user's program are refused.
+    """
     flat = [item for value in values for item in (value if isinstance(value, tuple | list) else (value,))]
     if not any(is_of_host(item) for item in flat):
         return
@@ -228,7 +236,10 @@ def hook_conversions() -> None:
 
 
 def _asking(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap the NumPy conversion `name` so that arrays with a `ConversionHook` convert themselves."""
+    """Wrap the NumPy conversion `name` so that it calls `converted` of an array with a `ConversionHook`.
+
+    If the array is in a tuple or list, `converted` is called to check it, and the conversion then runs as usual.
+    """
 
     @functools.wraps(original)
     def convert(*arguments: Any, **options: Any) -> Any:

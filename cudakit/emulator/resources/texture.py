@@ -49,7 +49,10 @@ class Handles(Generic[Resource]):
         return resource
 
     def among(self, numbers: np.ndarray) -> Iterator[tuple[Resource, Any]]:
-        """Yield each object whose handle is in `numbers`, one a lane, with its lanes as a mask, or a slice for all."""
+        """Yield each object that lanes name, with its lanes: a mask, or ``slice(None)`` if all name the same object.
+
+        `numbers` has a handle for each lane.
+        """
         if (numbers == numbers[0]).all():
             yield self[int(numbers[0])], slice(None)
             return
@@ -184,7 +187,11 @@ def _round(values: np.ndarray, bits: int) -> np.ndarray:
 def _blend_fractions(
     corner_texels: dict[tuple[int, ...], np.ndarray], weights: dict[tuple[int, ...], np.ndarray], dtype: np.dtype
 ) -> np.ndarray:
-    """Sum texels that are fractions of their type's range, in 16-bit integers as the hardware does."""
+    """Sum corner texels by weights, for integer texels that are read as fractions of their range; return float32.
+
+    The sum is rounded to 16 bits as the hardware does. Keys are the corners' steps from the first corner. Weights are
+    in 256ths. `dtype` is that of the texels.
+    """
     full = 65535 if dtype.kind == "u" else 32767
     unit = full / np.iinfo(dtype).max
     whole = np.sum([corner_texels[steps] * unit * weight[:, None] for steps, weight in weights.items()], axis=0)
@@ -211,14 +218,20 @@ def _weights(fractions: list[np.ndarray]) -> dict[tuple[int, ...], np.ndarray]:
 
 
 def gather(texture: TextureObject, layer: np.ndarray, coordinates: list[np.ndarray], offsets: list[Any]) -> np.ndarray:
-    """Return the four texels that linear filtering would weigh, shape (lanes, 4, channels), from the lower left on."""
+    """Return the four texels that linear filtering would weigh, shape (lanes, 4, channels).
+
+    Their order is (0, 1), (1, 1), (1, 0), (0, 0), as steps in x and y from the corner with the lowest coordinates.
+    """
     corners = [np.floor(position - 0.5) for position in _positions(texture, coordinates, offsets)]
     corner_steps = ((0, 1), (1, 1), (1, 0), (0, 0))
     return np.stack([_texels(texture, layer, [corners[0] + x, corners[1] + y]) for x, y in corner_steps], axis=1)
 
 
 def _positions(texture: TextureObject, coordinates: list[np.ndarray], offsets: list[Any]) -> list[np.ndarray]:
-    """Return coordinates plus offsets in units of texels, as float64."""
+    """Return the position along each axis in texels, as float64: coordinates plus offsets.
+
+    Normalized coordinates are first multiplied by the texture's size. NaN counts as 0.
+    """
     positions = []
     for coordinate, offset, size in zip(coordinates, offsets, texture.sizes, strict=False):
         wide = np.nan_to_num(coordinate.astype(np.float64), nan=0.0)
@@ -227,7 +240,10 @@ def _positions(texture: TextureObject, coordinates: list[np.ndarray], offsets: l
 
 
 def _texels(texture: TextureObject, layer: np.ndarray, places: list[np.ndarray]) -> np.ndarray:
-    """Return texels at integer places, as floats if the texture gives floats."""
+    """Return texels at whole-number positions, (lanes, channels), as float32 if the texture gives floats.
+
+    `places` has the positions along x, y and z, up to the rank.
+    """
     texels = _raw_texels(texture, layer, places)
     if texture.read == "normalized":
         greatest = np.float64(np.iinfo(texels.dtype).max)
@@ -236,7 +252,10 @@ def _texels(texture: TextureObject, layer: np.ndarray, places: list[np.ndarray])
 
 
 def _raw_texels(texture: TextureObject, layer: np.ndarray, places: list[np.ndarray]) -> np.ndarray:
-    """Return texels at integer places in their own dtype; outside the texture the address modes apply."""
+    """Return texels at whole-number positions, (lanes, channels), in their own dtype.
+
+    `places` has the positions along x, y and z, up to the rank. Outside the texture the address modes apply.
+    """
     inside = np.ones(layer.size, bool)
     where = []
     for place, size, mode in zip(places, texture.sizes, texture.address, strict=False):
@@ -303,7 +322,7 @@ class SurfaceObject:
         return self.array.reshape(self.shape)
 
     def elements(self, dtype: np.dtype) -> np.ndarray:
-        """Return a view of the memory as elements of another dtype."""
+        """Return a flat view of the memory as elements of another dtype, without a remainder of bytes at the end."""
         return self._bytes[: self._bytes.size // dtype.itemsize * dtype.itemsize].view(dtype)
 
 

@@ -90,7 +90,10 @@ class AwaitedArray(np.ndarray, ConversionHook):
         return result.view(AwaitedArray) if type(result) is np.ndarray and np.may_share_memory(result, self) else result
 
     def _viewed(self, result: Any, key: Any = ...) -> Any:
-        """Return `result`; unless it is a view, also check a read of the array's elements at `key`."""
+        """Return `result`, made from this array. If it shares no memory with this array, first check a read at `key`.
+
+        The check raises for elements that have not arrived. The default `key` is the whole array.
+        """
         if not isinstance(result, np.ndarray) or not np.may_share_memory(result, self):
             self._use("read", lambda flags: flags[key])
         return result
@@ -122,12 +125,15 @@ class AwaitedArray(np.ndarray, ConversionHook):
 
 
 def handed_out(array: np.ndarray, stream: EmulatedStream) -> np.ndarray:
-    """Return a host array for the program: an `AwaitedArray` if work on the stream is checked, else the array."""
+    """Return a host array for the user's program.
+
+    The result is an `AwaitedArray` if the stream is strict or checks watch memory, else the array itself.
+    """
     return _awaited(array) if stream.strict or MARKS.watchers else array
 
 
 def host_view(array: np.ndarray) -> np.ndarray:
-    """Return the host's view of an array of managed memory on a strict stream; return any other array unchanged."""
+    """Return a `DeviceArray`, of managed memory, as an `AwaitedArray` for the host; return others unchanged."""
     return _awaited(array.view(np.ndarray)) if isinstance(array, DeviceArray) else array
 
 
@@ -138,7 +144,10 @@ def _awaited(array: np.ndarray) -> AwaitedArray:
 
 
 def _check_arrays(values: Any, verb: str = "read") -> None:
-    """Check a use of all arrays among values, which may be nested in tuples and lists."""
+    """Raise if an array among `values` has elements that have not arrived; tuples and lists are searched.
+
+    `verb`, ``read`` or ``written``, says in the message how the array is used.
+    """
     if order().arrivals.pending:
         for array in _arrays(values):
             array._use(verb, lambda flags: flags)
@@ -157,7 +166,7 @@ def _plain(value: Any) -> Any:
 
 
 def _reader() -> str | None:
-    """Return the program's file and line that uses an array; None if cudakit itself uses it, in its own order."""
+    """Return the program's ``file:line`` that uses an array, from the call stack; None if cudakit itself uses it."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and _passes(frame):
         frame = frame.f_back
@@ -189,7 +198,10 @@ def _copying(array: AwaitedArray, original: Callable[..., Any], *arguments: Any,
 
 
 def _method(original: Callable[..., Any], use: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method of NumPy's arrays that checks the elements it uses."""
+    """Return a replacement for NumPy's array method `original`, which calls ``use(array, original, …)``.
+
+    `use` checks the elements that the method uses, and calls `original`.
+    """
 
     @functools.wraps(original)
     def method(self: AwaitedArray, *arguments: Any, **keywords: Any) -> Any:

@@ -141,7 +141,10 @@ class Arrivals:
         self.pending.append(Arrival(target.view(np.ndarray), values, mask, after))
 
     def deliver(self, is_over: Callable[[Any], bool]) -> None:
-        """Deliver pending writes for which `is_over` is true, in the order of the work."""
+        """Deliver the pending writes whose work is over, in the order of the work.
+
+        `is_over` takes the `after` of an `Arrival`, and returns whether the host may see its elements.
+        """
         pending, self.pending = self.pending, []
         for arrival in pending:
             if is_over(arrival.after):
@@ -150,9 +153,9 @@ class Arrivals:
                 self.pending.append(arrival)
 
     def settle(self, arrays: Iterable[Any]) -> None:
-        """Deliver pending writes to pageable memory among the arguments of work.
+        """Deliver the pending writes to pageable host arrays among `arrays`, the arguments of work that begins.
 
-        As on a GPU, the call waits for the writes.
+        On a GPU the call waits for these writes too.
         """
         if self.pending:
             pageable = [array for array in arrays if isinstance(array, np.ndarray) and not room().is_of_the_host(array)]
@@ -192,7 +195,7 @@ class Arrivals:
 
 
 def _extent(array: np.ndarray) -> np.ndarray:
-    """Return the bytes from an array's first to its last element."""
+    """Return a view of the bytes from an array's first to its last in memory, with any gaps between elements."""
     if array.flags.c_contiguous:
         return bytes_of(array)
     low, high = host_span(array)
@@ -200,9 +203,9 @@ def _extent(array: np.ndarray) -> np.ndarray:
 
 
 def _flags_at(array: np.ndarray, flags: np.ndarray, address: int) -> np.ndarray:
-    """Return the flags of each element's bytes, with one more axis than `array`, for the bytes of an element.
+    """Return the flags of an array's bytes, as a view of shape (*array.shape, bytes of an element).
 
-    `flags` are those of the bytes from `address` on.
+    `flags` has one flag for each byte of memory from `address` on.
     """
     return np.ndarray(
         (*array.shape, array.itemsize), bool, flags, pointer_of(array) - address, (*array.strides, flags.itemsize)
@@ -339,7 +342,7 @@ class Order:
     # ── memory of the host ──
 
     def bring(self, stream: Ordered) -> None:
-        """Deliver the pending writes that are ordered before work of the host on `stream`."""
+        """Put pending writes into host memory, if their work is ordered before host work that runs next on `stream`."""
         if self.arrivals.pending:
             self.arrivals.deliver(lambda after: self._is_before(after, stream.handle, stream.clock))
 
@@ -375,16 +378,20 @@ class Order:
 
     @contextlib.contextmanager
     def shown(self, stream: Ordered, name: str, reads: Sequence[Any], written: Sequence[Any]) -> Iterator[None]:
-        """Return a context for work on `stream`, with memory as earlier work left it, not as the host sees it."""
+        """Return a context for work on `stream`, with memory as earlier work left it, not as the host sees it.
+
+        In the end, the work's writes to host memory are hidden until the host waits. `name` is the operation's name.
+        `reads` and `written` are the arrays that the work reads and writes.
+        """
         with self.lock:
             self.arrivals.settle((*reads, *written))
             with self.arrivals.shown(written, lambda: self._after(stream, stream.clock, name)):
                 yield
 
     def _after(self, stream: Ordered, step: int, name: str) -> Mark:
-        """Return a mark of the running work, or, if none runs, of all work of a stream, with the name of the operation.
+        """Return a mark of the work for which the host must wait, with `name` as the operation's name.
 
-        The mark ends at `step` or later.
+        It is the running work, or if none runs, all work of a stream. The mark ends at `step` or later.
         """
         mark = self._mark(stream, step) if self.running is None else Mark(self.running, self.clocks, step)
         return mark._replace(doer=Doer(name, stream.handle, call_site() if self.names_lines else ""))
@@ -399,9 +406,10 @@ class Order:
         insert_waits: bool,
         noted: bool,
     ) -> Use:
-        """Return the position in the order of work that begins on `stream`.
+        """Enter work that begins on `stream` into the order; return its position.
 
-        With `noted`, later work waits for this work.
+        With `insert_waits`, the stream first waits for earlier work that conflicts with `reads` and `writes`. With
+        `noted`, later conflicting work waits for this work.
         """
         self._watched = True
         self._named.add(stream.handle)
@@ -479,7 +487,10 @@ class Order:
     # ── forgetting ──
 
     def _track(self, array: np.ndarray, low: int, high: int) -> None:
-        """Track when the memory of `array` is freed, as another array may get the addresses `low` to `high` then."""
+        """Note the memory of `array`, from address `low` to `high`, so that its touches are forgotten once it is freed.
+
+        Another array may then get the same addresses.
+        """
         owner = array if type(array) is np.ndarray and array.base is None else _owner(array)
         memory = self._memory.get(id(owner))
         if memory is None or memory() is not owner:
@@ -710,7 +721,7 @@ def memories_of(values: Iterable[Any]) -> list[np.ndarray]:
 
 
 def memory_of(value: Any) -> np.ndarray | None:
-    """Return the host array whose memory an argument uses, or None."""
+    """Return the host array whose memory an argument of a call uses, or None if the argument has no memory."""
     if type(value) is np.ndarray and value.shape:
         return value
     if isinstance(value, EmulatedTensorMap | SurfaceObject):

@@ -283,7 +283,7 @@ class Point(Protocol):
         """Return the error for a host that waits for the event or queries it."""
 
     def be_waited_for(self, stream: EmulatedStream) -> None:
-        """Make a stream outside the capture wait for the event, which also adds the stream to the capture."""
+        """Order later work of a stream outside the capture after the event; this adds `stream` to the capture."""
 
 
 class Recorder(Protocol):

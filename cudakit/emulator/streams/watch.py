@@ -76,7 +76,7 @@ class Touch:
     uses: dict[Any, Any] = field(default_factory=dict)
 
     def within(self, start: int, stop: int) -> Any:
-        """Return the flags of the bytes from `start` to `stop`."""
+        """Return the flags of the bytes from address `start` to `stop`: an array, or one number if all are the same."""
         flags = self.flags
         return flags if isinstance(flags, int) else flags[start - self.start : stop - self.start]
 
@@ -87,7 +87,10 @@ class Touch:
             self.flags = int(flags[0])
 
     def cover(self, start: int, stop: int, covered: Any) -> bool:
-        """Clear the flags `covered` of the bytes from `start` to `stop`; return whether the touch has no flag left."""
+        """Clear flags of the bytes from address `start` to `stop`; return whether the touch has no flag left.
+
+        `covered` has the flags to clear: one number for all bytes, or an array with one for each.
+        """
         if isinstance(self.flags, int):
             if start == self.start and stop == self.stop and not isinstance(covered, np.ndarray):
                 self.flags &= ALL ^ int(covered)
@@ -110,7 +113,10 @@ class _Footprint:
         self.is_open = False
 
     def close(self) -> None:
-        """Set the range of bytes that have flags, `low` to `high`."""
+        """Update `low` and `high`, the range of bytes that have flags, if other code may have set flags.
+
+        `high` is the index after the last such byte. Both are 0 if there are none.
+        """
         if self.is_open:
             is_flagged = self.flags != 0
             self.low, self.high = (
@@ -160,7 +166,10 @@ class Watch:
             whole.view("u8").reshape(-1, size // 8)[where] |= np.uint64(use * _PATTERN)
 
     def flags_from(self, piece: Allocation) -> int:
-        """Return the address of the flags of a piece's bytes, for code that accesses the piece without `Memory`."""
+        """Return the address of the flags of an allocation's bytes, for code that accesses it without `Memory`.
+
+        Such code sets the flags itself.
+        """
         footprint = self._footprints.get(piece.address)
         if footprint is not None and footprint.flags.size < piece.data.size:
             self._former.append(footprint)
@@ -171,7 +180,10 @@ class Watch:
         return int(footprint.flags.__array_interface__["data"][0])
 
     def flags_of(self, name: str, array: np.ndarray) -> np.ndarray:
-        """Return the flags of a C-contiguous array's bytes, for texture lookups, which do not use `Memory`."""
+        """Return the flags of a C-contiguous array's bytes, for texture lookups, which set them without `Memory`.
+
+        `name` names the array in messages.
+        """
         address = int(array.__array_interface__["data"][0])
         if address not in self._textures:
             piece = Allocation(name, address, array.nbytes, False, array.itemsize, array)
@@ -317,9 +329,9 @@ class History:
         return race
 
     def _cover_some(self, readers: Touch, is_before: Callable[[Use], bool]) -> None:
-        """Drop a few uses of `readers` that are ordered before new work with the same touch.
+        """Drop some uses of the touch `readers` that are ordered before new work with the same touch.
 
-        Each call looks at other uses. The touch is removed once it has no use.
+        Each call tests only a few uses, and the next call tests other ones. The touch is removed once it has no use.
         """
         for stream in list(islice(readers.uses, _FEW)):
             use, doer = readers.uses.pop(stream)
@@ -329,7 +341,10 @@ class History:
             self._remove(readers)
 
     def _alike(self, touch: Touch) -> Touch:
-        """Return an equal touch of earlier readers, if `touch` only reads and there is one; else `touch` itself."""
+        """Return a remembered touch of the same bytes with the same flags, if `touch` only reads and there is one.
+
+        Else return `touch` itself.
+        """
         if (touch.flags if isinstance(touch.flags, int) else touch.flags.max()) > READ:
             return touch
         for position in range(bisect_left(self._starts, touch.start), len(self.touches)):
@@ -342,7 +357,7 @@ class History:
         return touch
 
     def _near(self, start: int, stop: int) -> list[Touch]:
-        """Return the touches that may have bytes in the range from `start` to `stop`."""
+        """Return the touches that may have bytes from address `start` to `stop`, perhaps with others that have none."""
         first, last = bisect_left(self._starts, start - self._longest), bisect_left(self._starts, stop)
         return self.touches[first:last]
 
@@ -366,7 +381,7 @@ class History:
                 self._remove(touch)
 
     def forget_memory(self, start: int, stop: int) -> None:
-        """Drop the touches of freed memory, whose addresses new arrays may get."""
+        """Drop all touches that have bytes from address `start` to `stop`, since this memory was freed."""
         for touch in self._near(start, stop):
             if touch.stop > start:
                 self._remove(touch)
@@ -378,10 +393,10 @@ def _equal(first: Any, other: Any) -> bool:
 
 
 def _race(doer: Doer, touch: Touch, other: Touch, earlier: Doer, start: int, bad: np.ndarray) -> EmulationError:
-    """Return the error of a race.
+    """Return the error for a race of `doer`, with `touch`, against the work `earlier`, with the touch `other`.
 
-    `bad` has the conflicting flags of earlier work, for each byte from `start` on. The message names the first run of
-    conflicting bytes.
+    `bad` has the conflicting flags of earlier work, one for each byte from address `start` on. The message names the
+    first run of conflicting bytes.
     """
     places = np.flatnonzero(bad)
     jumps = np.flatnonzero(np.diff(places) > 1)
