@@ -77,7 +77,10 @@ class Parser(argparse.ArgumentParser):
 
 
 def _refuse(words: Sequence[str], parser: argparse.ArgumentParser, takes_program: bool) -> NoReturn:
-    """End with the error about words that no argument takes."""
+    """End the process with the parser's error about `words`, which no argument takes. Suggest the nearest option.
+
+    `takes_program`: else suggest how to pass the words to the program.
+    """
     options = [option for action in parser._actions for option in action.option_strings]
     suggestions = {word: _suggestion(word.partition("=")[0], options) for word in words if word.startswith("-")}
     hint = next(filter(None, suggestions.values()), "")
@@ -87,7 +90,7 @@ def _refuse(words: Sequence[str], parser: argparse.ArgumentParser, takes_program
 
 
 def _suggestion(word: str, candidates: Iterable[str]) -> str:
-    """Return a question about the nearest of the known words; empty if none is near."""
+    """Return ``; did you mean …?`` with the candidate nearest to `word`; empty if none is near."""
     nearest = difflib.get_close_matches(word, list(candidates), n=1)
     return f"; did you mean {nearest[0]}?" if nearest else ""
 
@@ -214,7 +217,10 @@ def parser() -> Parser:
 
 
 def _command(group: Any, name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
-    """Add a command, or an action of a command, that `run` carries out."""
+    """Add a command, or an action of a command, to `group`, and return its parser. `run` carries it out.
+
+    `text` is the line of help.
+    """
     command: argparse.ArgumentParser = group.add_parser(name, help=text)
     command.set_defaults(run=run, parser=command)
     return command
@@ -369,7 +375,12 @@ def _ran(options: argparse.Namespace, checked: bool) -> Ran:
 
 
 def _require_program(program: Path, command: str) -> None:
-    """Raise where a file cannot be the Python program of a command."""
+    """Raise if `program` is a CUDA C++ file or does not exist. `command` is for the error.
+
+    Raises
+    ------
+    CudakitError
+    """
     if program.suffix in _CUDA_SUFFIXES:
         raise CudakitError(
             f"{program} is CUDA C++, and cudakit {command} runs a Python program: name the program that launches its "
@@ -461,7 +472,7 @@ def _completion(options: argparse.Namespace) -> int:
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """Yield the arguments of a parser, and of its commands."""
+    """Yield argparse's arguments of a parser, and of its commands in place of the choice of a command."""
     for action in parser._actions:
         if isinstance(action.choices, dict):  # the commands of a parser with commands
             for command in action.choices.values():

@@ -77,7 +77,7 @@ def error_text(error: BaseException) -> str:
 
 
 def _shortened_message(message: typing.Any) -> typing.Any:
-    """Cut the middle of a long message; the end stays, because it says what to do."""
+    """Cut the middle of a long str; the end stays, because it says what to do. Return anything else unchanged."""
     if not isinstance(message, str) or len(message) <= _MOST_OF_MESSAGE:
         return message
     return f"{message[: _MOST_OF_MESSAGE // 2]} … {message[-_MOST_OF_MESSAGE // 2 :]}"
@@ -224,7 +224,10 @@ def lost_context(error: BaseException) -> LaunchError | None:
 
 
 def raise_launch_error(error: BaseException, kernel: str = "") -> None:
-    """Raise a `LaunchError` if `error` is the driver's, whose class in cuda.core is private."""
+    """Raise a `LaunchError` if `error` is the driver's (or a `LaunchError`). Return for any other error.
+
+    `kernel` is the kernel's name, for the message.
+    """
     if isinstance(error, LaunchError):
         raise error
     lost = lost_context(error)

@@ -192,7 +192,7 @@ def _headers(section: Section) -> None:
 
 
 def _extras() -> Section:
-    """Return the extras by name, as the installed package declares them."""
+    """Return the package's extras by name: for each, whether it is installed, and the missing requirements."""
     try:
         requirements = importlib.metadata.requires("cudakit") or []
     except Exception:  # the section of the package says so
@@ -323,7 +323,7 @@ def _driver(gpu: Section) -> str:
 
 
 def _machine(emulator: Section) -> str:
-    """Return what runs the emulator's kernels, in words."""
+    """Describe in words how the emulator runs kernels: by NumPy or compiled. `emulator` is that section."""
     if emulator["llvmlite"] is None or emulator["machine"] == "numpy":
         return "all kernels run on NumPy"
     compiled = f"compiled for this CPU ({emulator['cpu']}) by llvmlite {emulator['llvmlite']}"

@@ -169,7 +169,7 @@ class DevicePlace:
         return cupy.cuda.get_current_stream()
 
     def stream(self, like: Any = None) -> Stream:
-        """Make a stream of a device, which need not be the current device."""
+        """Make a stream on the device of the stream `like`; without it, on the current device."""
         if like is None:
             return streams.create(devices.current_device())
         device = streams.as_stream(like).device
@@ -315,7 +315,7 @@ def is_capturing(stream: Any) -> bool:
 
 
 def refuse_capture(stream: Any, operation: str, why: str, instead: str) -> None:
-    """Raise if `stream` is being captured, because the operation `operation` cannot be part of a graph.
+    """Raise if `stream` is being captured into a graph. The other arguments are parts of the message.
 
     Raises
     ------

@@ -30,12 +30,15 @@ _READ: Final = os.O_RDONLY | _BINARY | getattr(os, "O_NOFOLLOW", 0) | NOT_WAITIN
 
 
 def open_to_read(path: str, flags: int) -> int:
-    """Open a file for reading, as an opener for `open`: links are not followed, and pipes are not waited for."""
+    """Open a file for reading and return its descriptor, as an opener for `open`. `flags` is ignored.
+
+    Links are not followed, and pipes are not waited for.
+    """
     return os.open(path, _READ)
 
 
 def create(path: str) -> int:
-    """Create a new file that only this user can read and write."""
+    """Create a file that only this user can read and write, and return its descriptor. It must not exist yet."""
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o600)
 
 
@@ -50,7 +53,10 @@ def writable_by(status: os.stat_result, others: int) -> bool:
 
 
 def replace(temporary: str, path: str) -> None:
-    """Move a temporary file over another file with the same content."""
+    """Move a temporary file to `path`, over a file with the same content.
+
+    If Windows cannot replace a file in use, the temporary file is deleted instead.
+    """
     try:
         os.replace(temporary, path)
     except PermissionError:
@@ -97,7 +103,7 @@ GROUP: Final[dict[str, Any]] = {} if _IS_WINDOWS else {"start_new_session": True
 
 
 def end(process: subprocess.Popen[Any]) -> None:
-    """End a process that was started with `GROUP`, with all processes that it started."""
+    """Kill a process that was started with `GROUP`, and except on Windows all processes that it started."""
     process.kill() if _IS_WINDOWS else os.killpg(process.pid, signal.SIGKILL)
 
 

@@ -126,7 +126,7 @@ def _stream() -> Any:
 
 
 class _Function:
-    """A kernel of a `RawModule`."""
+    """A kernel of a `RawModule`, called as CuPy's: ``kernel(grid, block, args)``. It runs on the emulator."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
@@ -158,7 +158,7 @@ class RawModule:
         self._source = from_text(code, 2) if code is not None else from_file(str(path))
 
     def get_function(self, name: str) -> _Function:
-        """Return the kernel of a name."""
+        """Return the kernel with this name. The name may have template arguments, as in ``scale<float>``."""
         return _Function(of_source(self._source, name.partition("<")[0], self._options).module[name])
 
 
@@ -224,7 +224,7 @@ class _Stream:
         order().finish_all()
 
     def record(self, event: Any = None) -> Any:
-        """Return an event."""
+        """Return `event`, or a new event if it is None. All work is done already."""
         return event or _Event()
 
     def wait_event(self, event: Any) -> None:

@@ -131,7 +131,10 @@ def _type_of(value: Any) -> Any:
 
 
 def _parameters(value: Any) -> list[Any]:
-    """Convert an argument to Numba's parameters: of an array, its owner, sizes, address, shape and strides."""
+    """Convert an argument to the list of parameters that Numba's compiled code takes for it.
+
+    For an array: two zeros, its numbers of elements and of bytes an element, the array, its shape and strides in bytes.
+    """
     if isinstance(value, np.ndarray) and value.ndim:
         whole = [np.int64(0), np.int64(0), np.int64(value.size), np.int64(value.itemsize), value]
         return [*whole, *map(np.int64, value.shape), *map(np.int64, value.strides)]
@@ -251,7 +254,10 @@ def _without_signatures(jit: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def replace(module: Any, put: Callable[[Any, str, Any], None]) -> None:
-    """Replace the parts of ``numba.cuda`` that need a GPU, by calls of `put`; Numba's own simulator is left alone."""
+    """Replace the parts of ``numba.cuda`` that need a GPU. Numba's own simulator is left alone.
+
+    `put` is called as ``put(owner, name, value)`` for each part.
+    """
     if not hasattr(module, "compile_ptx"):
         return
     dispatcher = type(module.jit(lambda: None))

@@ -67,7 +67,10 @@ class Ran:
     status: int
 
     def to_json(self, path: Path) -> str:
-        """Return the result as JSON, for editors and for programs that write kernels."""
+        """Return the result as JSON, for editors and for programs that write kernels. Write no file.
+
+        `path` is the program's path, which the JSON contains.
+        """
         faults = [asdict(fault) for fault in self.faults]
         ok = not faults and not self.status
         return json.dumps({"program": str(path), "ok": ok, "faults": faults, **self.report.to_dict()}, indent=1)

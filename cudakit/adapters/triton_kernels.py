@@ -174,7 +174,10 @@ def _launch(compiled: Any, x: int, y: int, z: int, *parameters: Any) -> None:
 
 
 def replace(module: Any, put: Callable[[Any, str, Any], None]) -> None:
-    """Replace the parts of ``triton`` that need a GPU, by calls of `put`; Triton's own interpreter is left alone."""
+    """Replace the parts of ``triton`` that need a GPU. Triton's own interpreter is left alone.
+
+    `put` is called as ``put(owner, name, value)`` for each part.
+    """
     from triton.backends.compiler import GPUTarget
 
     put(module.runtime.driver, "_active", _driver(GPUTarget("cuda", 90, 32)))

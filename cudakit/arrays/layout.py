@@ -64,7 +64,7 @@ def axis_of(op: str, axis: int, ndim: int) -> int:
 
 
 def one_axis(op: str, axis: Any) -> int | None:
-    """Return an axis, or None, in a hashable form.
+    """Check that an axis is an int or None, and return it as a Python int or None. Its range is not checked.
 
     Raises
     ------
@@ -77,7 +77,9 @@ def one_axis(op: str, axis: Any) -> int | None:
 
 
 def integers(op: str, name: str, value: Any) -> Axis:
-    """Return an int, several ints or None in a hashable form. A bool is refused: a cache would take it for 0 or 1.
+    """Return an int as an int, a sequence of ints as a tuple, and None as None.
+
+    A bool is refused: a cache would take it for 0 or 1. `name` is the argument's name, for errors.
 
     Raises
     ------
@@ -104,7 +106,7 @@ def _index(value: Any) -> int:
 
 
 def without(shape: Sequence[int], axes: Sequence[int], keepdims: bool) -> tuple[int, ...]:
-    """Return `shape` without its `axes`, or with extent 1 in their place."""
+    """Return `shape` without the entries at the indices `axes`. With `keepdims` these entries are 1 instead."""
     return tuple(1 if d in axes else n for d, n in enumerate(shape) if keepdims or d not in axes)
 
 
@@ -181,9 +183,10 @@ def span(shape: Sequence[int], steps: Sequence[int]) -> tuple[int, int]:
 
 
 def view_of(shape: Sequence[int], steps: Sequence[int], dtype: np.dtype | None = None) -> tuple[int, int] | None:
-    """Return the arguments that `flat` needs for an array; None if a kernel can take the array as it is.
+    """Return `below` and `count` that `flat` needs for an array; None if a kernel can take the array as it is.
 
-    Kernels take C-contiguous arrays. On the emulator, a struct without dimensions would be passed by value.
+    Kernels take C-contiguous arrays. On the emulator, a struct without dimensions would be passed by value, so it
+    needs a view too. `steps` are strides in elements.
     """
     is_struct = dtype is not None and dtype.names is not None and not shape
     return None if is_row_major(shape, steps) and not is_struct else span(shape, steps)
@@ -205,7 +208,10 @@ def flat(array: Any, below: int, count: int) -> Any:
 
 
 def record(**fields: Any) -> Any:
-    """Pack numbers and lists of numbers into a struct of long long, which a kernel takes by value."""
+    """Return a NumPy struct with the keywords as int64 fields: numbers, and arrays of numbers for lists.
+
+    A kernel takes the struct by value.
+    """
     fields_of_dtype = [(name, np.int64, np.shape(value)) for name, value in fields.items()]
     record = np.zeros((), fields_of_dtype)
     for name, value in fields.items():

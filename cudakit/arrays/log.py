@@ -12,14 +12,15 @@ from cudakit.kernel.kernel import Kernel
 
 
 class Drawn(NamedTuple):
-    """An argument that each call takes from an object, such as the position of a random generator.
+    """An argument of a launch that each call reads from an object, such as the position of a random generator.
 
     Attributes
     ----------
     checked : str
-        Expression for the guard: it has a value of the same type and range, and no side effects.
+        Python expression for the condition of a replay. Its value has the type and range of the passed value. It has
+        no side effects.
     expression : str
-        Expression of the passed value. A call evaluates it once.
+        Python expression of the passed value. A call evaluates it once.
     """
 
     checked: str
@@ -90,9 +91,9 @@ class Log:
         self.is_whole = True
 
     def name_numbers(self, names: Sequence[str], since: int = 0) -> None:
-        """Set `names`, the caller's numbers, as the sources of the first arguments of launches.
+        """Set `names` as the sources of the first arguments of launches: the caller's numbers, in order.
 
-        Only launches from step `since` on that have no sources are changed.
+        Only launches from index `since` in `steps` on, which have no sources yet, are changed.
         """
         for k, step in enumerate(self.steps[since:], since):
             if isinstance(step, Launched) and not step.sources and names:
@@ -110,7 +111,7 @@ def current_log() -> Log | None:
 
 @contextlib.contextmanager
 def logging() -> Iterator[Log]:
-    """Log what this thread's call does inside the block."""
+    """Yield a new `Log`, in which this thread's array places record their operations inside the block."""
     thread = threading.get_ident()
     logs[thread] = log = Log()
     try:
@@ -165,6 +166,8 @@ class RecordedCall(NamedTuple):
 
 
 def call_key(key: Any, arrays: Sequence[Any]) -> Any:
-    """Return a key that also says which of the call's arrays are the same array."""
+    """Return `key` if all arrays are different objects. Else return a tuple of `key` and, for each array, the index of
+    the first array that is the same object.
+    """
     identities = [*map(id, arrays)]
     return key if len(set(identities)) == len(identities) else (key, *map(identities.index, identities))

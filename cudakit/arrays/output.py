@@ -17,11 +17,14 @@ from cudakit.types.scalars import converter, to_bytes
 
 
 def number_of(op: str, dtype: np.dtype) -> Any:
-    """Return the template argument for numbers of a dtype; complex numbers are pairs, which need no header.
+    """Return the template argument of a kernel for numbers of a dtype: the dtype itself, or C++ text.
+
+    A complex dtype becomes a struct of two parts, ``cudakit::parts<float>`` or ``<double>``, which needs no header.
 
     Raises
     ------
     ArgumentError
+        For other dtypes.
     """
     if dtype.kind == "c" and dtype.itemsize <= 16:
         return f"cudakit::parts<{'float' if dtype.itemsize == 8 else 'double'}>"
@@ -43,7 +46,7 @@ def as_dtype(op: str, dtype: Any) -> np.dtype:
 
 
 def real_part(x: Any, dtype: Any) -> Any:
-    """Return `x`, or its real parts if `x` is complex and the requested `dtype` is real, as NumPy does."""
+    """Return ``x.real`` if `x` is complex and the requested `dtype` is neither complex nor bool. Else return `x`."""
     own = getattr(x, "dtype", None)
     if dtype is None or getattr(own, "kind", "") != "c" or not hasattr(x, "real"):
         return x
@@ -54,7 +57,7 @@ def real_part(x: Any, dtype: Any) -> Any:
 
 
 def cpp(op: str, dtype: np.dtype, name: str = "x") -> str:
-    """Return the C++ type of numbers of a dtype.
+    """Return the C++ type of numbers of a dtype. `name` is the array's name, for the error.
 
     Raises
     ------
@@ -68,14 +71,17 @@ def cpp(op: str, dtype: np.dtype, name: str = "x") -> str:
 
 
 def accumulator(op: str, dtype: np.dtype) -> tuple[str, int]:
-    """Return the C++ type that a sum accumulates in, and its size in bytes, for a result of a dtype."""
+    """Return the C++ type in which a sum adds up, and its size in bytes. `dtype` is the dtype of the result.
+
+    Integers and bools add up in 64 bits, half and narrower floats in float.
+    """
     if dtype.kind in "biu":
         return ("unsigned long long" if dtype.kind == "u" else "long long"), 8
     return ("float", 4) if dtype.name in NARROW else (cpp(op, dtype), dtype.itemsize)
 
 
 def as_number(op: str, name: str, value: Any, dtype: np.dtype) -> Any:
-    """Convert a number that a call gets beside its arrays to `dtype`, by the rules for kernel arguments.
+    """Convert a scalar argument of a call to a NumPy scalar of `dtype`, by the rules for kernel arguments.
 
     Raises
     ------

@@ -113,7 +113,7 @@ class ArrayPlace(NamedTuple):
                 target[...] = source
 
     def copied(self, array: Any) -> Any:
-        """Return a C-contiguous copy of a caller's array."""
+        """Return a C-contiguous copy of a caller's array, ordered after work on it on other streams."""
         result = self.empty(array.shape, array.dtype)
         ordered = contextlib.nullcontext() if self.xp is np else order().around(self.stream, (array,), (result,))
         with ordered:
@@ -157,7 +157,7 @@ class ArrayPlace(NamedTuple):
         return _statuses.of(self, size)
 
     def keep(self, array: Any) -> Any:
-        """Mark an array of the op as the same array in every call like this one, for replays. Return the array."""
+        """Return `array`, which the op holds from call to call. Replays of a recorded call use this same array."""
         return array
 
     def alignment(self, *arrays: Any) -> int:
@@ -233,7 +233,11 @@ class LoggedPlace(ArrayPlace):
 
 
 def _array_place(xp: Any, stream: Any, current: bool, device: int | str) -> ArrayPlace:
-    """Make an array place, which records its operations if this thread's call is being recorded."""
+    """Make an array place, which records its operations if this thread's call is being recorded.
+
+    A GPU's stream that is not CuPy's current stream, or the emulator, cannot be recorded: the log is marked as
+    incomplete.
+    """
     log = current_log()
     if log is None or (xp is not np and current):
         return (ArrayPlace if log is None else LoggedPlace)(xp, stream, current, device)
@@ -270,7 +274,10 @@ def busy_blocks(device: int | str) -> int:
 
 
 class _Workspaces:
-    """Workspaces of all streams, by device and stream handle; their first `cleared` bytes start at zero."""
+    """Workspaces of uint8: one for each stream, or each stream's capture. A workspace grows on demand.
+
+    The first `cleared` bytes of a new workspace are zero; None: all bytes.
+    """
 
     def __init__(self, cleared: int | None) -> None:
         self._cleared = cleared
@@ -376,7 +383,13 @@ def _is_within_an_op() -> bool:
 
 
 def as_array(op: str, name: str, value: Any) -> tuple[Any, bool]:
-    """Return `value` as an array, and whether it is NumPy's (True) or CuPy's (False)."""
+    """Return `value` as an array, and whether it is NumPy's (True) or CuPy's (False). Memory is shared, not copied.
+
+    Raises
+    ------
+    ArgumentError
+        For something else than an array.
+    """
     if isinstance(value, np.ndarray):
         refuse_masked(value)
         return value, True
@@ -392,8 +405,9 @@ def as_array(op: str, name: str, value: Any) -> tuple[Any, bool]:
 
 
 def aligned(op: str, name: str, array: np.ndarray) -> np.ndarray:
-    """Return a host array aligned to its element size, as device memory is. Arrays from other processes may not be
-    aligned.
+    """Return a host array aligned to its element size, as device memory is: the array itself, or an aligned copy.
+
+    An output that is not aligned is refused. Arrays from other processes may not be aligned.
     """
     if array.flags.aligned or any(step % array.itemsize for step in array.strides):
         return array  # the reader refuses strides that are no whole elements

@@ -163,12 +163,16 @@ class ReductionTask(NamedTuple):
     block: int | None = None
 
     def items(self, spread: _Spread) -> int:
-        """Return the number of loads of each array that a thread has in flight."""
+        """Return the number of loads of each array that a thread has in flight: at most `loads` over all arrays."""
         several = sum(array is not None for array in self.arrays)
         return min(_ITEMS if several <= 1 else max(1, self.loads // several), spread.items)
 
     def launch(self, how: str, spread: _Spread, results: int, **layout: Any) -> Launch:
-        """Make the launch of `results` results, whose parts leave their states in the workspace."""
+        """Return the launch that computes `results` results in the way `how`, with threads as in `spread`.
+
+        If several blocks share a result, each leaves its state in the workspace. `layout` has further fields of the
+        kernel's argument `layout`.
+        """
         starts = [array.start if array else 0 for array in self.arrays]
         scratch_bytes = results * spread.parts * self.state_bytes if spread.parts > 1 else 0
         shape = config(spread.blocks, spread.block)
@@ -221,7 +225,7 @@ def plan_reduction(task: ReductionTask, shape: tuple[int, ...], axes: tuple[int,
 
 
 def plan_segments(task: ReductionTask, rows: int, length: int) -> Launch:
-    """Plan the launch of a reduction of `rows` segments of one dimension of `length`."""
+    """Plan the launch of a reduction of one-dimensional arrays of `length` elements, cut into `rows` segments."""
     steps = [array.steps[0] if array else 0 for array in task.arrays]
     spacings = _spacings(steps)
     count = _count(task.arrays, steps) if _APART not in spacings else 1
@@ -295,7 +299,11 @@ def _coded(spacings: Sequence[int]) -> int:
 
 
 def _count(arrays: Sequence[Array | None], steps: Sequence[int]) -> int:
-    """Return the number of elements of a load: 16 bytes of the widest dtype among arrays with adjacent elements."""
+    """Return the number of elements that a thread loads at once, for strides `steps` in elements.
+
+    It fills 16 bytes of the widest dtype among arrays with stride 1. It is 1 if there is no such array, or if one has
+    structs or larger elements.
+    """
     dtypes = [array.dtype for array, step in zip(arrays, steps, strict=True) if array and step == 1]
     if not dtypes or any(dtype.names is not None or dtype.itemsize > _PACK for dtype in dtypes):
         return 1
@@ -303,7 +311,10 @@ def _count(arrays: Sequence[Array | None], steps: Sequence[int]) -> int:
 
 
 def _spread_rows(task: ReductionTask, rows: int, loads: int, state_bytes: int = 16) -> _Spread:
-    """Distribute `rows` rows of `loads` loads each, reduced to `state_bytes`, over all multiprocessors."""
+    """Choose threads and blocks for `rows` rows of `loads` loads each, so that all multiprocessors have work.
+
+    `state_bytes` is the size of the reducer's state. A long row may be shared by several blocks.
+    """
     units = task.units
     if rows > 1 and loads <= 32 * _ITEMS:
         # A few loads a thread rather than one: fewer lanes have less to combine.
@@ -321,7 +332,10 @@ def _spread_rows(task: ReductionTask, rows: int, loads: int, state_bytes: int = 
 
 
 def _spread_columns(task: ReductionTask, count: int, outer: int, length: int, inner: int) -> _Spread:
-    """Distribute `outer` sets of `inner` columns, `count` columns for each thread, over all multiprocessors."""
+    """Choose threads and blocks for `outer` sets of `inner` columns of `length` elements each.
+
+    A thread takes `count` adjacent columns. Long columns may be shared by several blocks.
+    """
     block = task.block or _COLUMN_THREADS
     # Rows of threads are halved, so that their number is a power of two; the other factor widens the rows.
     power = block & -block
@@ -365,7 +379,7 @@ PACKED, DIRECT, RAW, _NEIGHBOURS = 0, 1, 2, 3
 
 
 class Writer(NamedTuple):
-    """An output of a call: its array (None for a raw output), and the number of the way in which it is written."""
+    """An output of a scan: its array (None for a raw output), and a code for how it is written, such as `PACKED`."""
 
     array: Array | None
     writing: int
@@ -463,7 +477,10 @@ class _ScanPlan:
         self.tile = self.scanners * self.scan_rows * row
 
     def _vector(self) -> int:
-        """Return the adjacent elements of a lane: 16 bytes read, at most 32 bytes written, bounded by registers."""
+        """Return the number of adjacent elements that a lane takes at once.
+
+        It reads at most 16 bytes of an array, and writes at most 32. Registers bound it. It is 1 for structs.
+        """
         readers, writers = self.task.readers, self.task.writers
         read = max((a.dtype.itemsize for a in readers if a), default=4)
         written = max((w.array.dtype.itemsize for w in writers if w.array and w.writing == PACKED), default=read)
@@ -506,7 +523,10 @@ class _ScanPlan:
         return self._scan_launch("by_line", shape, launch, status_bytes, stages=stages)
 
     def _stage_bytes(self) -> int:
-        """Return the shared memory of a tile's elements, as `stretch_bytes` in <cudakit/scan/one_line.cuh> has them."""
+        """Return the bytes of shared memory for the elements of a tile; 0 if no array is staged in shared memory.
+
+        `stretch_bytes` in <cudakit/scan/one_line.cuh> computes the same.
+        """
         if not self.staged:
             return 0
         first = self.staged[0]

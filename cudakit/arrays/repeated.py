@@ -165,9 +165,18 @@ class CallRecorder:
 
 
 def _key_of(values: Any, array: type, arrays: list[Any], varying: bool = False) -> Any:
-    """Return a hashable key of argument values, or None if a value may hold more than a key can tell.
+    """Return a hashable key of argument values, or None if a value is of a type that cannot be compared safely.
 
-    Also appends the arrays among the values to `arrays`. With `varying`, numbers of one type share a key.
+    Parameters
+    ----------
+    values : iterable
+        Argument values. Tuples and lists are entered.
+    array : type
+        Class of arrays. The key of an array is its dtype, shape, strides and alignment.
+    arrays : list
+        List to which the arrays among the values are appended.
+    varying : bool
+        Whether numbers of one type share a key. Then other values than arrays and numbers give None.
     """
     keys: list[Any] = []
     for value in values:

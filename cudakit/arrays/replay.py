@@ -219,7 +219,7 @@ class _ReplayPath:
         )
 
     def _look(self) -> str:
-        """Return lines that leave the replay if the addresses are not settled."""
+        """Return code that drops the new arrays and raises LookupError, if the call's addresses are not settled."""
         addresses = [
             *(str(x.array.data.ptr) if self.is_known else f"address_{k}" for k, x in enumerate(self.arguments)),
             *(f"new_address_{k}" for k in range(len(self.new))),
@@ -231,7 +231,11 @@ class _ReplayPath:
     # ── what must be true ────────────────────────────────────────────────────────────────────────────────────────
 
     def _guard_arrays(self) -> None:
-        """Add conditions over the caller's arrays and the persistent arrays."""
+        """Add to `guards` and `address_guards` the conditions over the caller's arrays and the persistent arrays.
+
+        They say which arguments are the same array, their layouts, that outputs do not overlap other arguments, and the
+        alignment.
+        """
         firsts: dict[int, _Memory] = {}
         for k, memory in enumerate(self.arguments):
             first = firsts.setdefault(id(memory.array), memory)
@@ -307,7 +311,7 @@ class _ReplayPath:
     # ── what is done ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def _launch(self, shape: CallShape, step: Launched) -> str:
-        """Return the code of a launch: the driver's call."""
+        """Return Python source that launches the step's kernel by the driver's call, without checks."""
         core, config = (
             device_stream(self.call.stream).core,
             shape.loaded.launch_config(as_config(step.config), shape.device_id),
@@ -330,7 +334,11 @@ class _ReplayPath:
         return f"{self._add_name('bound', bound)}()" + (f" if {same} else {text}" if same else "")
 
     def _value(self, fragment: Fragment, value: Any, source: Source) -> str:
-        """Return the expression that is passed for one argument of a kernel."""
+        """Return Python source for the value that is passed for one argument of a kernel.
+
+        `fragment` converts such an argument. `value` is the recorded argument. `source` is the caller's expression for
+        it, or None for a constant. A condition on a value from a source is added to `guards`.
+        """
         if isinstance(value, sys.modules["cupy"].ndarray):
             bound_value = evaluate(fragment, value)
             memory, name = self._owner(value)
@@ -363,7 +371,15 @@ class _ReplayPath:
         return text
 
     def _owner(self, array: Any) -> tuple[_Memory, str]:
-        """Return the memory that contains an array, and the name of that memory's address."""
+        """Return the recorded memory that contains an array, and the generated variable that holds its address.
+
+        For persistent memory the variable's name is only its index.
+
+        Raises
+        ------
+        _NotReplayable
+            If no memory, or more than one, contains the array.
+        """
         first = array.data.ptr
         for memories, letter in ((self.arguments, "address_"), (self.new, "new_address_"), (self.persistent, "")):
             owners = [k for k, memory in enumerate(memories) if memory.array is array] or [
@@ -376,7 +392,7 @@ class _ReplayPath:
         raise _NotReplayable
 
     def _memory(self, array: Any) -> str:
-        """Return the expression of CuPy's pointer to an array's memory."""
+        """Return Python source for CuPy's pointer (``MemoryPointer``) to the first element of an array."""
         memory, _ = self._owner(array)
         if memory in self.persistent:
             return self._add_name("memory", array.data)
@@ -384,7 +400,13 @@ class _ReplayPath:
         return f"({memory.name}.data + {offset})" if offset else f"{memory.name}.data"
 
     def _result(self, result: Any) -> str:
-        """Return the expression of the call's result."""
+        """Return Python source for the call's result: an argument, a new array, a view of one, or a tuple of these.
+
+        Raises
+        ------
+        _NotReplayable
+            For another result.
+        """
         if isinstance(result, tuple):
             return f"({''.join(f'{self._result(item)}, ' for item in result)})"
         if result is None:
@@ -409,9 +431,10 @@ def _shifted(name: str, offset: int) -> str:
 
 
 def value_guard(names: dict[str, Any], name: str, source: str, value: Any) -> str:
-    """Return the condition that an argument has its recorded value, which is added to `names` as `name`.
+    """Return Python source of the condition that an argument has its recorded value.
 
-    An equal value of another type may mean something else, as True and 1 do.
+    `source` is the expression of the argument. The value is added to `names` as `name`. An equal value of another type
+    fails the condition, because it may mean something else, as True and 1 do.
     """
     if value is None or value is True or value is False:
         return f"{source} is {value}"
@@ -445,9 +468,9 @@ def is_alike(value: Any, other: Any) -> bool:
 
 
 def goes_on(call: RecordedCall, ordered: Order, path: FastPath) -> bool:
-    """Return whether, with several streams, all launches of a call may repeat without waits.
+    """Return whether every launch of a call may repeat on its stream without waiting for other streams.
 
-    If that changes, the order unsettles `path`.
+    If that changes later, the order calls ``path.unsettle``.
     """
     try:
         launches = [(_shape_of(step), step.arguments) for step in call.steps if isinstance(step, Launched)]
@@ -458,11 +481,12 @@ def goes_on(call: RecordedCall, ordered: Order, path: FastPath) -> bool:
 
 
 def _shape_of(step: Launched) -> CallShape:
-    """Return the call shape that a step launched.
+    """Return the kernel's recorded call shape that fits the arguments of a launch.
 
     Raises
     ------
     _NotReplayable
+        If no recorded shape fits.
     """
     for shape in step.kernel.dispatcher.shapes:
         if not isinstance(shape, CallShape):
@@ -555,7 +579,7 @@ class _Replay:
         return is_settled and (self.settled_addresses is None or addresses in self.settled_addresses)
 
     def settle(self, addresses: tuple[int, ...]) -> None:
-        """Allow the replay, at these addresses too."""
+        """Allow the replay, for calls whose arrays have these `addresses` too."""
         if self.settled_addresses is not None:
             self.settled_addresses.add(addresses)
         self.names[f"cupy_stream_{self.number}"] = self.stream
@@ -631,7 +655,10 @@ class CallReplay:
         add_shortcut(self)
 
     def should_record(self, key: Any) -> bool:
-        """Count a call. Return True once it should be recorded."""
+        """Count a call with this key. Return True if the call is to be recorded, after a number of calls.
+
+        The count then starts again. Return False if the function has too many replays, and none with this key.
+        """
         if self._recorded >= _MOST_RECORDED and not any(key == replay.key for replay in self._replays):
             return False
         calls = self._counts[key] = self._counts.get(key, 0) + 1
@@ -643,7 +670,7 @@ class CallReplay:
         return False
 
     def postpone(self, key: Any) -> None:
-        """Do not record calls with this key for a while, because they cannot be replayed."""
+        """Set back the count of calls with this key, so that they are not recorded for a while."""
         self._counts[key] = -_POSTPONED
 
     def record(self, call: RecordedCall) -> None:
@@ -698,7 +725,7 @@ class CallReplay:
             replay.unsettle()
 
     def watch(self, watched: bool) -> None:
-        """Forbid replays while there are witnesses: witnesses would not see replayed launches."""
+        """Forbid all replays if `watched`: there are witnesses, which would not see replayed launches."""
         if watched:
             self.unsettle()
 

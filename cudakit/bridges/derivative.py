@@ -226,7 +226,7 @@ class _Reader:
             names[name] = first if first == second else self._either(condition, first, second)
 
     def _either(self, condition: Any, first: Value, second: Value) -> Value:
-        """Return the first value if a condition holds, else the second."""
+        """Return the value that is `first` where a SymPy condition holds, else `second`: SymPy's ``Piecewise``."""
         chosen = self._sympy.Piecewise((first.expr, condition), (second.expr, True))
         return Value(chosen, first.is_whole and second.is_whole)
 
@@ -326,7 +326,7 @@ def _functions(sympy: Any) -> dict[str, Callable[..., Any]]:
     """Return SymPy's functions by their C++ names."""
 
     def step(name: str) -> Any:
-        """Make a SymPy function whose derivative is 0, for a function that is constant between its steps."""
+        """Make a SymPy function with this name whose derivative is 0, such as floor: it is constant between steps."""
         return type(name, (sympy.Function,), {"fdiff": lambda self, argindex=1: sympy.S.Zero, "is_real": True})
 
     functions: dict[str, Callable[..., Any]] = {name: getattr(sympy, name) for name in _SAME}
@@ -371,7 +371,10 @@ def _local() -> Any:
 
 @functools.cache
 def _printer(like: str) -> Any:
-    """Return SymPy's printer of C; numbers get the type of the variable `like`."""
+    """Return an object that prints SymPy expressions as C++.
+
+    Constants get the floating-point type of the C++ variable named `like`.
+    """
     from sympy.printing.c import C99CodePrinter
 
     sympy = _sympy("")

@@ -118,7 +118,7 @@ _MOST_LAYOUTS = 4096
 
 @functools.cache
 def _bytes(size: int) -> Callable[[int], Any]:
-    """Return a function of an address that returns the `size` bytes there, five times as fast as `ctypes.string_at`."""
+    """Return a function that takes an address and returns the `size` bytes there as a ctypes array, without a copy."""
     return (ctypes.c_char * size).from_address
 
 
@@ -480,7 +480,10 @@ class _Function:
         return [struct(spec.shape, spec.dtype) for spec in (*changed, *specs)]
 
     def _plain(self, number: int, numbers: Mapping[int, Any]) -> Callable[..., Any]:
-        """Return the function of arrays that makes the registered call `number`, without gradients."""
+        """Return a function of JAX's arrays that makes the registered call `number`, without gradients.
+
+        `numbers` has the call's numbers by argument index. The function returns one array or a tuple.
+        """
         written = [k for k, role in enumerate(self._work.takes) if role.category == "written"]
         aliases = {self._work.arrays.index(k): place for place, k in enumerate(written)}
 
@@ -514,7 +517,10 @@ class _Function:
         return differentiable  # type: ignore[no-any-return]
 
     def _gradient(self, numbers: Mapping[int, Any]) -> Callable[[Any, Any, Any], tuple[Any, ...]]:
-        """Return the function that computes the arrays' gradients from arrays, results and the results' gradients."""
+        """Return a function of the call's arrays, its results, and the results' gradients.
+
+        It returns a tuple with a gradient for each array. `numbers` has the call's numbers by argument index.
+        """
         work, jax = self._work, self._jax
         results = (*(role.name for role in work.takes if role.category == "written"), *work.outputs)
         names = (*(role.name for role in work.takes), *results, *(f"d{result}" for result in results))
@@ -596,7 +602,14 @@ def _summed_to(jax: Any, gradient: Any, array: Any) -> Any:
 class _Record(NamedTuple):
     """A registered call.
 
-    All arguments, with None for each array; indices of the arrays; indices of the written arrays.
+    Attributes
+    ----------
+    run : callable
+        Function that runs the call.
+    constants : tuple
+        All arguments, with None for each array.
+    arrays, written : tuple of int
+        Indices of the arguments that are arrays, and of those that are written.
     """
 
     run: Callable[..., None]
@@ -683,7 +696,10 @@ def _on_gpu(called: Call) -> None:
 
 
 def _cupy_arrays(device: int) -> Callable[[Buffer, bool], Any]:
-    """Return a function that makes a CuPy array of a buffer's memory on a device, without a copy."""
+    """Return a function ``f(buffer, is_result)`` that makes a CuPy array of a buffer's memory, without a copy.
+
+    `device` is the number of the GPU. The function ignores `is_result`.
+    """
     import cupy
 
     array, memory, pointer = cupy.ndarray, cupy.cuda.UnownedMemory, cupy.cuda.MemoryPointer

@@ -194,7 +194,15 @@ def check_name(torch: Any, name: Any) -> None:
 
 
 def broadcast(torch: Any, name: str, function: Elementwise) -> Callable[..., Any]:
-    """Return the function that makes the empty outputs of an elementwise function from its arguments."""
+    """Return a function that takes an elementwise function's arguments and makes its outputs, not initialised.
+
+    They have the broadcast shape. A single output is not in a tuple. `name` is the op's name, for errors.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument or an output of the function is raw.
+    """
     recipe = function.recipe
     if raw := [p.name for p in (*recipe.inputs, *recipe.outputs) if p.raw]:
         raise ArgumentError(f"{name}: {raw[0]} is raw, so that the outputs' shapes are not known; give out=")
@@ -316,7 +324,15 @@ def register(torch: Any, name: str, work: Work, make_outputs: Callable[..., Any]
 
 
 def add_gradients(op: Any, name: str, work: Work, gradient: Callable[[], Gradient] | None) -> None:
-    """Register an op's gradients with torch; without a `gradient`, register an error that says there are none."""
+    """Register an op's gradients with torch. `gradient` returns the `Gradient` at its first use.
+
+    Without `gradient`, or if the op changes its arguments, an error for autograd is registered.
+
+    Raises
+    ------
+    ArgumentError
+        If there is a `gradient` for an op that changes its arguments.
+    """
     if not work.outputs or any(role.category == "written" for role in work.takes):
         if gradient is not None:
             raise ArgumentError(f"{name} changes its arguments, and has no derivative; let it make outputs, by out=")
@@ -440,7 +456,10 @@ def _gradient_op(name: str, function: Kernel | Elementwise, work: Work) -> tuple
 
 
 def _alike(places: Sequence[int], *arguments: Any) -> Any:
-    """Return empty tensors with shape and dtype of the arguments at some indices: one tensor, or a tuple of several."""
+    """Return empty tensors like the arguments at the indices `places`: one tensor, or a tuple of several.
+
+    Shape, dtype and device are the argument's.
+    """
     tensors = tuple(like(arguments[k]) for k in places)
     return tensors[0] if len(tensors) == 1 else tensors
 
@@ -614,9 +633,10 @@ def _outputs(name: str, kernel: Kernel, out: Callable[..., Any] | None, values: 
 
 
 def _batched(torch: Any, op: Any, work: Work, info: Any, places: Sequence[int | None], *arguments: Any) -> Any:
-    """Run an elementwise op under `torch.vmap`, with the batch as the first dimension of all arguments.
+    """Run an elementwise op under `torch.vmap`, with the batch as the first dimension of all batched arguments.
 
-    Return the results, and the dimension of the batch in each: 0.
+    `places` has the batch's dimension in each argument, or None. Return the results, and the batch's dimension in
+    each result: 0.
     """
     rank = max(arguments[k].dim() - (places[k] is not None) for k in work.arrays)
     batched = list(arguments)

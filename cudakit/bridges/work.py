@@ -46,7 +46,10 @@ class Role(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """A user's function, and the indices of the op's arguments and outputs that the function's own parameters name."""
+    """A user's function that takes some of an op's arguments and outputs, by its parameters' names.
+
+    `places` has the index of each parameter among the op's arguments, then outputs.
+    """
 
     function: Callable[..., Any]
     places: tuple[int, ...]
@@ -98,7 +101,7 @@ class Arrangement(NamedTuple):
 
 
 def taking(chosen: Picked, count: int) -> Callable[..., Any]:
-    """Make a function that takes all `count` arguments, and calls `chosen` with those that it names."""
+    """Make a function of `count` arguments that calls ``chosen.function`` with those at indices ``chosen.places``."""
     parameters = ", ".join(f"a{k}" for k in range(count))
     text = f"def taking({parameters}):\n    return {chosen.text('f')}\n"
     return make_function(text, "op", {"f": chosen.function})
@@ -161,6 +164,8 @@ def pick(op: str, role: str, function: Callable[..., Any], names: Sequence[str])
 def places_of(op: str, role: str, parameters: Sequence[str], names: Sequence[str]) -> tuple[int, ...]:
     """Return the index among `names` of each of a function's parameters.
 
+    `role` names the function in the error, such as "backward".
+
     Raises
     ------
     ArgumentError
@@ -172,7 +177,7 @@ def places_of(op: str, role: str, parameters: Sequence[str], names: Sequence[str
 
 
 def refuse_options(op: str, function: Any, options: Mapping[str, Any]) -> None:
-    """Raise if an option is set that is not for this type of function.
+    """Raise if any of `options` has a true value. The caller passes the options that `function` cannot use.
 
     Raises
     ------
@@ -452,7 +457,13 @@ def _current(stream: Any) -> contextlib.AbstractContextManager[Any]:
 
 
 def _copy(op: str, returned: Sequence[Any], results: Sequence[Any]) -> None:
-    """Copy the arrays that a function returned to the op's outputs, `results`."""
+    """Copy each array that a function returned to the op's output at the same index in `results`.
+
+    Raises
+    ------
+    ArgumentError
+        If the number of arrays, a shape or a dtype differs.
+    """
     if len(returned) != len(results):
         raise ArgumentError(f"{op}: the function returned {len(returned)} arrays, the op has {len(results)} outputs")
     for array, result in zip(returned, results, strict=True):
@@ -479,10 +490,10 @@ def check_gradients(op: str, outputs: Sequence[str], inputs: Sequence[str]) -> N
 
 
 def gradient_kernel(op: str, kernel: Kernel) -> tuple[Work, list[int]]:
-    """Return the work of a kernel that writes gradients, and for each the argument that has its shape and dtype.
+    """Return the work of a kernel that writes gradients, and for each gradient the index of an argument.
 
-    The argument of ``dx`` is x, by its index among the kernel's arguments. Without an argument x, it is the first
-    array, which is a gradient then.
+    That argument has the gradient's shape and dtype: x for ``dx``, or the kernel's first array if there is no
+    argument x.
     """
     written = [role.name for role in roles(op, kernel) if role.category == "written"]
     work = of_kernel(op, kernel, written)

@@ -30,7 +30,9 @@ _T = TypeVar("_T")
 
 
 def choose(overloads: Iterable[Signature], attempt: Callable[[Signature], _T], count: int) -> _T:
-    """Return the result of `attempt` for the only overload that accepts the call's `count` arguments.
+    """Call `attempt` with each overload, and return its result for the only one that does not raise.
+
+    `count` is the number of arguments, for the error.
 
     Raises
     ------
@@ -101,7 +103,7 @@ class Calls:
         self.latest = None
 
     def overload(self, signature: Signature) -> Calls:
-        """Return the calls of one of the kernels that share the name."""
+        """Return the calls of the kernel with this signature, one of several with the same name."""
         return Calls(self.unit, self.source, signature, self.arch, self.template_arguments)
 
     def specialized(self, evidence: tuple[Evidence, ...], arch: str, target: Target) -> tuple[Specialization, TypeBook]:
@@ -191,7 +193,10 @@ class Calls:
     def _shape(
         self, stream: Any, config: Any, args: tuple[Any, ...]
     ) -> tuple[Config | Cover, Shape | None, list[Any], tuple[Any, ...]]:
-        """Return configuration, shape, values and all arguments of a call. The shape is None for an empty launch."""
+        """Check a call. Return its configuration, its call shape, the values to pass, and all arguments with defaults.
+
+        The shape is None, and the values are empty, for a launch of no threads.
+        """
         if self.signature.overloads:
             return choose(
                 self.signature.overloads,

@@ -106,7 +106,13 @@ class Globals(Mapping[str, np.ndarray]):
 
     @contextlib.contextmanager
     def _variable(self, name: str, stream: Any) -> Iterator[_Variable]:
-        """Yield the variable `name` of the code that kernels on `stream` use, with its layout."""
+        """Yield the variable `name` of the code that kernels on `stream` use.
+
+        Raises
+        ------
+        UnknownVariable
+            If the source has no such variable.
+        """
         if name not in self._symbols:
             near = difflib.get_close_matches(str(name), self._symbols, n=3)
             names = ", ".join(self._symbols) or "none"
@@ -122,7 +128,11 @@ class Globals(Mapping[str, np.ndarray]):
     def _layout(
         self, name: str, size: int, type_text: str | None
     ) -> tuple[np.dtype | None, tuple[int, ...], CppType, bool]:
-        """Return dtype, shape, C++ type and constness of a variable. The dtype is None if NumPy has none."""
+        """Return dtype, shape, C++ type without const, and whether the variable is const.
+
+        `size` is its bytes. `type_text` is its type as the compiler names it, or None to use the source's declaration.
+        If NumPy has no dtype for the type, the dtype is None and the shape is (`size`,).
+        """
         symbol = self._symbols[name]
         if type_text is not None:
             cpp, shape = variable_type(type_text)
@@ -164,7 +174,10 @@ class Globals(Mapping[str, np.ndarray]):
 
 
 class _Variable(NamedTuple):
-    """A variable of loaded code, with its layout; the dtype is None if NumPy has none for its C++ type."""
+    """A variable of loaded code: its mangled name (`lowered`), its bytes, and its layout.
+
+    `dtype` is None if NumPy has none for the C++ type; the shape is then the number of bytes.
+    """
 
     variables: Variables
     lowered: str

@@ -648,14 +648,14 @@ def _with_host_code(origin: Source, host_code: HostCode, options: CompileOptions
 
 
 def _signature_of_code(origin: Source) -> Signature:
-    """Return the signature that the caller passed for a kernel of compiled code."""
+    """Return the signature that the caller passed along with compiled code (PTX, cubin, …)."""
     from cudakit.jit.compile import binary
 
     return binary.signature(origin)
 
 
 def of_source(origin: Source, name: str, options: CompileOptions | None = None) -> Kernel:
-    """Make the kernel `name` of a source that was read or generated."""
+    """Make the kernel `name` of a `Source` object, which holds source that was read or generated."""
     return Kernel._make(origin, name, options, None)
 
 

@@ -112,7 +112,10 @@ class Unit:
 
     @contextlib.contextmanager
     def loaded(self, stream: Any) -> Iterator[tuple[Variables, Mapping[str, str]]]:
-        """Yield the variables of the code that kernels on `stream` use, and the mangled names by name expression."""
+        """Yield the variables of the code that kernels on `stream` use, and a mapping from C++ names to mangled names.
+
+        Without a stream, the place of the last launch is used. Code is loaded if there is none yet.
+        """
         place = self._place(stream)
         with place.entered(), self.lock:
             image = self._image(place)
@@ -120,7 +123,15 @@ class Unit:
             yield image.variables(), code.compiled.lowered
 
     def check(self, variable: str, shown: str, dtype: np.dtype) -> None:
-        """Have the compiler compare a structured dtype with the type of a variable."""
+        """Have the compiler compare a structured dtype with the type of a variable.
+
+        `variable` is the variable's name in C++, `shown` the name of its type in errors.
+
+        Raises
+        ------
+        ArgumentError
+            If size, fields or field types differ.
+        """
         place = self._place(None)
         cpp = f"cudakit_layout::element<decltype({variable})>::type"
         text = TypeBook(self.declarations).checks([structs.struct_assertions("variable", cpp, shown, dtype)])
@@ -149,7 +160,7 @@ class Unit:
                     compiled_of(first.among(others))
 
     def instances(self, kernel: str) -> list[Ready]:
-        """Return the loaded specializations of a kernel."""
+        """Return the loaded specializations of the kernel with this name, at all places."""
         with self.lock:
             loaded = [ready for image in self._images.values() for ready in image.ready.values()]
         return [ready for ready in loaded if ready.specialization.kernel == kernel]
@@ -172,12 +183,12 @@ class Unit:
 
 
 def _together(specialization: Specialization) -> tuple[Any, ...]:
-    """Return the key that specializations compiled together share."""
+    """Return a key. Only specializations with equal keys can be compiled together."""
     return specialization.arch, specialization.target, specialization.is_tile, specialization.edits
 
 
 class _Units:
-    """The units of this process."""
+    """The units of this process by key, and its lock. A forked child gets new locks."""
 
     def __init__(self) -> None:
         self.by_key: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()

@@ -92,7 +92,10 @@ class Spares:
         return self._idle.pop(key, None)
 
     def give_back(self, key: Hashable, spare: Spare) -> None:
-        """Keep `spare` for the next caller of `take`."""
+        """Keep `spare` for the next `take` of `key`. If a block with this key is kept already, `spare` is let go.
+
+        If too many blocks are kept, blocks of closed streams or else the least recently used are dropped.
+        """
         if self._idle.setdefault(key, spare) is not spare:
             spare.let_go()  # another thread's call was alike
         elif len(self._idle) > _MOST:
@@ -172,7 +175,7 @@ class Report(Reported, _Rows):
     __slots__ = ()
 
     def of(self, kind: str) -> Held:
-        """Return the memory of a kind, summed over the devices."""
+        """Return the memory of a kind, summed over the devices, as one `Held` whose `device` is None."""
         rows = [row for row in self.held if row.kind == kind]
         limits = [row.limit for row in rows if row.limit is not None]
         used, free, peak = (
@@ -291,7 +294,10 @@ def limit(size: int | None, kind: str = "device") -> Limit:
 
 
 def _set_limit(size: int | None, memory_kind: str) -> int | None:
-    """Set a limit and return the former limit."""
+    """Set the limit of a kind of memory to `size` bytes (None: no limit of cudakit's). Return the former limit.
+
+    The kinds are those of `limit`.
+    """
     if memory_kind == "pinned":
         pool = pinned.pool()
         former, pool.limit = pool.limit, size
@@ -330,7 +336,7 @@ def _pools() -> Iterator[tuple[int, Any]]:
 
 
 def out_of_device_memory(size: int, device_id: int) -> LaunchError:
-    """Return the error for an allocation that CuPy's pool could not make on the current device."""
+    """Return the error for an allocation of `size` bytes that CuPy's pool could not make on the current device."""
     pool = sys.modules["cupy"].get_default_memory_pool()
     free, total = free_on_device()
     most = f", and ck.memory.limit allows {pool.get_limit():,}" if pool.get_limit() else ""
@@ -361,14 +367,17 @@ def _emulated(memory_kind: str) -> tuple[int, int]:
 
 
 def emulated_array(shape: tuple[int, ...], dtype: np.dtype, memory_kind: str = "device") -> np.ndarray:
-    """Return a new array on the emulator. Raise beyond the limit, as on a device."""
+    """Return a new NumPy array in the emulator's memory, counted as `memory_kind`. Raise beyond the kind's limit."""
     from cudakit.emulator.face import room
 
     return room().array(shape, dtype, memory_kind, ledger.limits[memory_kind])
 
 
 def tell_emulator(array: np.ndarray) -> None:
-    """Register a new pinned array with the emulator, so that its kernels can access the array by its address."""
+    """Register a new pinned array with the emulator, so that its kernels can access the array by its address.
+
+    Do nothing if there is a GPU and the emulator is not loaded.
+    """
     if not devices.has_gpu() or "cudakit.emulator" in sys.modules:
         from cudakit.emulator.face import room
 

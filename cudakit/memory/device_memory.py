@@ -94,7 +94,15 @@ def boxes_of(
 
 
 def copy_box(target: Box, source: Box, handle: int) -> None:
-    """Enqueue the copy of a box to a box of the same extents, ordered by the stream alone."""
+    """Enqueue the copy of a box to a box of the same extents, on the stream with the driver's `handle`.
+
+    The copy is ordered by that stream alone.
+
+    Raises
+    ------
+    LaunchError
+        The driver refuses the copy.
+    """
     from cuda.bindings import driver
 
     if target.height * target.depth == 1 and "array" not in (target.space, source.space):
@@ -109,7 +117,7 @@ def copy_box(target: Box, source: Box, handle: int) -> None:
 
 
 def _described(target: Box, source: Box) -> Any:
-    """Return the driver's description of a copy."""
+    """Return the driver's structure (``CUDA_MEMCPY3D``) for the copy of a box to another."""
     from cuda.bindings import driver
 
     memory_types = driver.CUmemorytype
@@ -132,7 +140,10 @@ def _described(target: Box, source: Box) -> Any:
 
 
 def box_of(array: Any, extents: tuple[int, int, int], pitch: int, step: int) -> Box:
-    """Return the box of a NumPy or a CuPy array."""
+    """Return the box of a NumPy or a CuPy array, from its first element on.
+
+    `extents`, `pitch` and `step` become the box's extents, pitch and slice, as `boxes_of` returns them, in bytes.
+    """
     if isinstance(array, np.ndarray):
         return Box("host", int(array.__array_interface__["data"][0]), *extents, pitch, step)
     return Box("device", int(array.data.ptr), *extents, pitch, step)
@@ -295,7 +306,7 @@ class SurfaceObject:
 
 
 def make(array: Any, shape: tuple[int, ...], channels: int, layered: bool) -> SurfaceObject:
-    """Return a surface with a copy of a CuPy array of `shape` texels."""
+    """Return a surface with a copy of a CuPy array, whose shape without channels is `shape`. Wait for the copy."""
     from cuda.core.texture import OpaqueArrayOptions, ResourceDescriptor
 
     device_id = array.device.id
@@ -347,7 +358,7 @@ def _managed_resource() -> Any:
 
 
 def managed_array(size: int, shape: tuple[int, ...], dtype: np.dtype, target: DeviceStream) -> Any:
-    """Return a CuPy array in new managed memory.
+    """Return a CuPy array in new managed memory of `size` bytes, for the stream's device.
 
     Raises
     ------
@@ -376,7 +387,13 @@ def managed_array(size: int, shape: tuple[int, ...], dtype: np.dtype, target: De
 
 
 def prefetch(array: Any, target: DeviceStream, to: str) -> None:
-    """Move a managed array, on a stream."""
+    """Enqueue the move of a managed array to the stream's device (`to` is ``"device"``), or else to the host.
+
+    Raises
+    ------
+    ArgumentError
+        The array is not one that `managed_array` made.
+    """
     from cuda.core import Device, Host
 
     is_cupy = type(array).__module__.partition(".")[0] == "cupy"

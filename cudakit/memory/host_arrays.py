@@ -26,7 +26,9 @@ KINDS = ("device", "pinned", "managed")
 
 
 def refuse_captured_copy(name: str, stream: Any) -> None:
-    """Raise if the stream is captured, unless the driver alone makes the copy.
+    """Raise if the stream is being captured into a graph. `name` is the call, for the error.
+
+    The caller asks only for copies that a graph cannot contain: not pinned and C-contiguous, or waited for.
 
     Raises
     ------
@@ -196,7 +198,13 @@ class HostArray:
 
 
 def _exported(word: str, array: Any) -> np.ndarray:
-    """Return the NumPy array that shares memory with another library's host array."""
+    """Return the NumPy array that shares memory with another library's host array. `word` names the call in errors.
+
+    Raises
+    ------
+    ArgumentError
+        The array is in device memory, or the object is no array.
+    """
     on_device = hasattr(array, "__cuda_array_interface__")
     host = None if on_device else as_numpy(array)
     if host is None:
@@ -263,7 +271,7 @@ def among(arguments: Sequence[Any]) -> bool:
 
 
 def refuse_in_plan(kernel: str, arguments: Sequence[Any]) -> None:
-    """Raise if a plan is made with host arrays.
+    """Raise if `In`, `Out` or `InOut` is among the arguments of a plan, which launches a kernel but copies nothing.
 
     Raises
     ------
@@ -277,7 +285,7 @@ def refuse_in_plan(kernel: str, arguments: Sequence[Any]) -> None:
 
 
 def refuse_captured_call(kernel: Callee, stream: Any, arguments: Sequence[Any]) -> None:
-    """Raise if the stream is captured.
+    """Raise if the stream of a call with host arrays is being captured: a graph would copy the arrays as they are now.
 
     Raises
     ------
@@ -356,9 +364,21 @@ def _check_direction(kernel: Callee, name: str, value: HostArray, cpp: Any) -> N
 def refuse_written(kernel: Callee, position: int, copied: np.ndarray, before: bytes) -> None:
     """Raise if a kernel changed the copy of an array given with ``const=True``.
 
+    Parameters
+    ----------
+    kernel : Callee
+        Kernel that ran.
+    position : int
+        Index of the argument.
+    copied : numpy.ndarray
+        The copy, after the kernel.
+    before : bytes
+        Bytes of the copy before the kernel.
+
     Raises
     ------
     EmulationError
+        The bytes differ. The error names the first element that changed.
     """
     if copied.tobytes() == before:
         return

@@ -108,7 +108,7 @@ def register(array: np.ndarray) -> Registered:
 
 
 def _unlock(address: int, array: np.ndarray) -> None:
-    """Unlock the memory of `array`, after all work that may use it."""
+    """Undo the page-locking of the memory of `array` from `address` on, after all devices have finished their work."""
     from cuda.bindings import driver
 
     for device_id in range(devices.device_count()):
@@ -402,7 +402,10 @@ def copy(target: Any, source: Any, stream: Any = None) -> None:
 
 
 def _let_go(array: Any, stream: Any) -> None:
-    """Make an array empty. Its memory is free after the stream's present work, and with the last view."""
+    """Make an array empty (shape ``(0,)``), in place.
+
+    Its memory is free once the stream's present work is done and the last view of the array is gone.
+    """
     if isinstance(array, np.ndarray):
         lease = array.base
         while isinstance(lease, np.ndarray):

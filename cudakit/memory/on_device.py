@@ -50,7 +50,7 @@ _IMPATIENT = 8
 
 
 def _nobody() -> None:
-    """Return None: the reference to no array yet."""
+    """Return None. Stands in for a weak reference while there is no array."""
 
 
 class _Temporary:
@@ -156,7 +156,10 @@ class Temporaries:
             self._launch_together(kernel, stream, config, arguments, hosts, direct)
 
     def _direct(self, hosts: Sequence[np.ndarray]) -> list[Range | None]:
-        """Return the memory ranges of the arrays that the device copies directly, and None for other arrays."""
+        """Return for each host array the addresses of its memory, (first, end), if the device copies it directly.
+
+        None stands for an array that is not pinned and C-contiguous.
+        """
         result: list[Range | None] = []
         for index, host in enumerate(hosts):
             same, span = self._spans[index]
@@ -184,7 +187,7 @@ class Temporaries:
             raise
 
     def _launch_apart(self, kernel: Callee, stream: Any, config: Any, arguments: Sequence[Any]) -> None:
-        """Launch with a copy for each array."""
+        """Launch the kernel. Each host array has its own copy or fill before the kernel, and its own copy after it."""
         target, start = self.target, self.block.data.ptr
         places = sorted(zip(self._positions, self._offsets, self._arrays, strict=True))
         parts: list[tuple[HostArray, int, Any]] = [
@@ -269,7 +272,10 @@ class Temporaries:
         self._pinned_arrays = ()
 
     def _bring(self, parts: list[tuple[np.ndarray, np.ndarray]], block: pinned.Block) -> None:
-        """Copy results from parts of a pinned block to host arrays: at once, or by the courier."""
+        """Copy results from a pinned block to host arrays: now if they arrive soon, else by the `Courier` thread.
+
+        `parts` has each host array, with the part of the block that holds its result. The block returns to its pool.
+        """
         if self._impatient:
             self._impatient -= 1
         else:
@@ -461,7 +467,10 @@ class OnDevice:
 
     @contextlib.contextmanager
     def _around(self, source: Any, target: Any, stream: Any) -> Iterator[None]:
-        """Order the work that the ``with`` block enqueues, and report it."""
+        """Order the copy from `source` to `target` that the ``with`` block enqueues between streams, and report it.
+
+        First wait for results that are still on their way to a host array of the two.
+        """
         for side in (source, target):
             if isinstance(side, np.ndarray):
                 staging.settle(side)
@@ -520,7 +529,10 @@ def _let_reach(device_id: int, other: int) -> None:
 
 
 def _producers(target: DeviceStream) -> tuple[int, ...]:
-    """Return the streams on which CuPy may have used its arrays unseen. See `Order.before`."""
+    """Return the handles of CuPy's current streams on the device, on which CuPy may have used its arrays unseen.
+
+    See `Order.before`.
+    """
     return tuple(current_streams(("cupy",), target.device_id))
 
 
@@ -538,14 +550,17 @@ def _as_device_array(name: str, value: Any) -> Any:
 
 
 def _side(name: str, value: Any) -> Any:
-    """Return a source or target of a copy: a host array, a surface, or a CuPy array."""
+    """Check the source or target of a copy. Return it as a NumPy array, a surface, or a CuPy array.
+
+    `name` is the argument's name, for errors.
+    """
     if isinstance(value, np.ndarray):
         return host_arrays.host_array("copy", name, value)
     return value if isinstance(value, SurfaceObject) else _as_device_array(f"copy: {name}", value)
 
 
 def _copy_here(target: Any, source: Any, place: DeviceStream) -> None:
-    """Enqueue a copy within a device, ordered by the stream alone."""
+    """Enqueue ``target[...] = source`` within a device, ordered by the stream `place` alone. The two may overlap."""
     (low, high), (start, stop) = segments.cupy_span(target), segments.cupy_span(source)
     apart = high <= start or stop <= low
     # Of records CuPy copies nothing but whole arrays.
@@ -562,7 +577,7 @@ def _is_pinned(target: Any, source: Any) -> bool:
 
 
 def _boxes(target: Any, source: Any) -> tuple[Box, Box] | None:
-    """Return two arrays as boxes of memory, or None if they are no boxes."""
+    """Return target and source as boxes of memory, or None if their strides do not form boxes (see `boxes_of`)."""
     boxes = boxes_of(target.shape, target.dtype.itemsize, target.strides, source.strides)
     if boxes is None:
         return None
@@ -571,7 +586,13 @@ def _boxes(target: Any, source: Any) -> tuple[Box, Box] | None:
 
 
 def _output(out: Any, host: np.ndarray, target: DeviceStream) -> Any:
-    """Return the caller's output as a CuPy array."""
+    """Check the caller's output for a copy of `host` to the stream's device. Return it as a CuPy array.
+
+    Raises
+    ------
+    ArgumentError
+        The output is read-only, on another device, or of another shape or dtype.
+    """
     result = _as_device_array("to_device: out", out)
     if result is not out and describe(out).evidence.readonly:
         raise ArgumentError("to_device: out is read-only; give another array")

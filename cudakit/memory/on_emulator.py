@@ -59,9 +59,9 @@ class OnEmulator:
         return result
 
     def _copy(self, name: str, source: np.ndarray, target: np.ndarray, stream: Any, later: bool = False) -> bool:
-        """Copy elements now, or with `later` when the host waits.
+        """Copy elements now, or with `later` read the source now and fill the target when the host waits.
 
-        Return whether the copy became a graph node instead.
+        Return True if the stream is being captured: then the copy became a node of the graph, and nothing is copied.
         """
         if stream.recorder is not None:
             stream.recorder.capture.copy(stream, source, target)

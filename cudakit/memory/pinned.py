@@ -61,7 +61,7 @@ class Block:
         return np.ndarray(shape, dtype, self.array, offset)
 
     def mark(self, target: DeviceStream) -> Any:
-        """Record the block's own event after the stream's present work, and return it.
+        """Record the block's own event of this device after the stream's present work, and return it.
 
         The event is done when the pool hands the block to another caller.
         """
@@ -84,7 +84,7 @@ class Block:
 
 
 class Use(NamedTuple):
-    """Bytes of a pool: lent, free or soon free, peak, and the limit."""
+    """Use of a pool in bytes: blocks that callers own, blocks free or soon free, greatest use, and limit (or None)."""
 
     used: int
     free: int
@@ -166,7 +166,10 @@ class Pool:
         return None
 
     def _oldest(self, size: int) -> Any:
-        """Return the event after which a block of the size is free. None if no block is busy."""
+        """Return the event that must be done before the block of `size` bytes that was returned first is free.
+
+        None if the pool holds no such block that waits for an event.
+        """
         busy = self._busy.get(size)
         return busy[0][0] if busy else None
 
@@ -219,7 +222,10 @@ class Pool:
                     self._total_bytes -= block.size
 
     def _lose(self, size: int) -> None:
-        """Forget a block that was dropped without `give_back`: the interpreter frees its memory."""
+        """Subtract the `size` bytes of a block that was dropped without `give_back`. The interpreter frees its memory.
+
+        Nothing is returned to the pool.
+        """
         with self._lock:
             self._total_bytes -= size
 
@@ -289,9 +295,9 @@ class Lease:
 
 
 def lend(block: Block, shape: tuple[int, ...], dtype: np.dtype, tally: list[int] | None = None) -> np.ndarray:
-    """Return an array over a block.
+    """Return an array in the memory of a block. The block returns to its pool with the array's last view.
 
-    The block is given back with the array's last view; `tally[0]` counts open leases.
+    `tally[0]` counts the arrays that have not returned their block.
     """
     array = np.asarray(Lease(block, shape, dtype, [0] if tally is None else tally))
     # A dtype that NumPy has no letters for is bytes so far.

@@ -76,7 +76,7 @@ def copiers() -> ThreadPoolExecutor:
 
 
 class Arrival:
-    """A piece on its way to a host array. It works as an event, which is done once the piece is in the array."""
+    """A part of a host array that the courier will fill. It works as an event, which is done once the part is full."""
 
     __slots__ = ("copied", "event", "piece", "staged")
 
@@ -100,7 +100,7 @@ class Arrival:
 
 
 class Shipment:
-    """A host array with pieces on their way on one stream."""
+    """A host array that the courier fills from pinned memory, piece by piece, for one stream."""
 
     missing: int
 
@@ -137,14 +137,14 @@ class _Numbers:
         self._finished: set[int] = set()
 
     def take(self) -> list[tuple[Shipment, Arrival]]:
-        """Return the pieces that have arrived in pinned memory since the last call."""
+        """Remove and return the pieces that the stream has copied to pinned memory, each with its shipment."""
         ready = []
         while self.coming and ((int(self.arrived) - self.coming[0][0]) & 0xFFFFFFFF) < 1 << 31:
             ready.append(self.coming.popleft()[1:])
         return ready
 
     def finish(self, serial: int) -> None:
-        """Mark a shipment as complete. The stream goes on after it and all earlier shipments."""
+        """Mark the shipment with number `serial` as complete. The stream goes on after it and all earlier shipments."""
         self._finished.add(serial)
         following = (int(self.brought) + 1) & 0xFFFFFFFF
         while following in self._finished:
@@ -183,7 +183,9 @@ class Courier:
     # ── the caller's side ────────────────────────────────────────────────────────────────────────────────────────
 
     def open(self, host: np.ndarray, target: DeviceStream, pieces: int) -> Shipment:
-        """Announce a shipment of a number of pieces.
+        """Return a new shipment: `host` will be filled on the stream in this number of pieces.
+
+        If too many shipments are open, wait for the oldest.
 
         Raises
         ------
@@ -215,7 +217,10 @@ class Courier:
                 raise LaunchError(f"results on their way to a host array were lost: {failure}") from failure
 
     def expect(self, shipment: Shipment, staged: np.ndarray, piece: np.ndarray) -> Arrival:
-        """Expect `piece` to be filled from `staged`, whose copy from the device is the last work on the stream."""
+        """Have the courier fill `piece`, a part of the host array, from `staged` once `staged` has its elements.
+
+        The caller has just enqueued the copy from the device to `staged` as the last work on the stream.
+        """
         target = shipment.target
         events = self._events.setdefault(target.device_id, [])
         try:
@@ -237,7 +242,7 @@ class Courier:
         return arrival
 
     def close(self, shipment: Shipment) -> None:
-        """Make the stream wait until all pieces have arrived."""
+        """Enqueue a wait on the stream until the courier has filled all pieces of the shipment. The host goes on."""
         handle = shipment.target.handle
         numbers = self._numbers(handle)
         with numbers.turn:
@@ -249,7 +254,7 @@ class Courier:
             check(self._wait(handle, int(numbers.brought.ctypes.data), shipment.serial))
 
     def abandon(self, shipment: Shipment) -> None:
-        """Cancel the pieces of a shipment that are not expected yet."""
+        """Cancel the pieces of a shipment for which `expect` was not called yet, after an error."""
         self._less(shipment, shipment.pieces - shipment.expected)
 
     def _numbers(self, handle: int) -> _Numbers:
@@ -269,7 +274,10 @@ class Courier:
         return numbers
 
     def settle(self, host: np.ndarray, unless: int | None) -> None:
-        """Wait for all pieces that arrive in the memory of `host` on streams other than `unless`."""
+        """Wait until the courier has filled all arrays that overlap `host`.
+
+        Arrays on the stream with the handle `unless` are not waited for.
+        """
         if not self._open:
             return
         start, end = bounds_of(host)
@@ -314,7 +322,24 @@ class Courier:
     def _ask(
         self, doubt: Future[list[bool]] | None, seconds: float, waiting: list[Arrival]
     ) -> Future[list[bool]] | None:
-        """Ask the driver in another thread whether the device is lost, if nothing has arrived for long."""
+        """Ask the driver in another thread whether the device is lost, if nothing has arrived for long.
+
+        If it is lost, report the error, and end the wait for all pieces without copying them.
+
+        Parameters
+        ----------
+        doubt : future or None
+            Question that was asked before.
+        seconds : float
+            Time since the last piece arrived.
+        waiting : list of Arrival
+            Next piece of each stream.
+
+        Returns
+        -------
+        future or None
+            The question that is open.
+        """
         if doubt is None and seconds > _PATIENCE:
             with contextlib.suppress(RuntimeError):  # no more threads: the interpreter is on its way out
                 doubt = copiers().submit(lambda: [arrival.event.is_done for arrival in waiting])
@@ -330,7 +355,7 @@ class Courier:
         return doubt
 
     def _let(self, elsewhere: bool, act: Callable[..., None], *arguments: Any) -> None:
-        """Call `act`, in another thread if it takes long and the interpreter is not exiting."""
+        """Call ``act(*arguments)``: with `elsewhere` in another thread if one can start, else in this thread."""
         if elsewhere:
             try:
                 copiers().submit(act, *arguments)
@@ -350,7 +375,7 @@ class Courier:
         self._less(shipment, 1)
 
     def _less(self, shipment: Shipment, pieces: int) -> None:
-        """Cancel so many pieces of a shipment. After the last piece the stream goes on."""
+        """Count `pieces` pieces of a shipment as done or cancelled. After the last piece the stream goes on."""
         with self._lock:
             shipment.missing -= pieces
             if shipment.missing or not pieces:
@@ -362,7 +387,7 @@ class Courier:
         shipment.copied.set()
 
     def _fail(self, error: BaseException) -> None:
-        """Report a failure at once, and at the next call."""
+        """Report `error` now, by `threading.excepthook`, and keep it for `raise_failure` to raise."""
         self._failure = error
         threading.excepthook(threading.ExceptHookArgs((type(error), error, error.__traceback__, self._thread)))
 
@@ -379,7 +404,7 @@ def bounds_of(host: np.ndarray) -> tuple[int, int]:
 
 
 def check(status: int) -> None:
-    """Raise if the driver returned an error.
+    """Raise if the driver's return code `status` is not 0.
 
     Raises
     ------
@@ -527,7 +552,10 @@ def upload(host: np.ndarray, pointer: int, target: DeviceStream) -> None:
 
 
 def fetch(pointer: int, host: np.ndarray, target: DeviceStream) -> None:
-    """Copy C-contiguous device memory to an array, after the stream's present work, and wait for the copy."""
+    """Copy C-contiguous device memory at the address `pointer` to a host array, and wait for the copy.
+
+    The copy follows the stream's present work.
+    """
     settle(host)
     if not host.nbytes:
         return
@@ -572,7 +600,9 @@ def fetch(pointer: int, host: np.ndarray, target: DeviceStream) -> None:
 
 
 def deliver(pointer: int, host: np.ndarray, target: DeviceStream) -> None:
-    """Enqueue the copy of C-contiguous device memory to an array. `host` has it once the stream is done.
+    """Enqueue the copy of C-contiguous device memory at the address `pointer` to a host array.
+
+    `host` has the elements once the stream is done.
 
     Raises
     ------
@@ -623,7 +653,10 @@ def ship(parts: Sequence[tuple[np.ndarray, np.ndarray]], block: pinned.Block, ta
 
 
 def _straight(pointer: int, host: np.ndarray, target: DeviceStream) -> None:
-    """Enqueue the copy of device memory to a pinned array."""
+    """Enqueue the copy of device memory, from the address `pointer` on, to a pinned C-contiguous array.
+
+    The copy is ordered between streams. The host does not wait.
+    """
     span = bounds_of(host)
     use = order().before(target, (), (span,))
     cupy_runtime().memcpyAsync(span[0], pointer, host.nbytes, cupy_runtime().memcpyDeviceToHost, target.handle)
@@ -631,6 +664,9 @@ def _straight(pointer: int, host: np.ndarray, target: DeviceStream) -> None:
 
 
 def settle(host: np.ndarray, unless: int | None = None) -> None:
-    """Wait for all copies on their way to the memory of `host` on streams other than `unless`."""
+    """Wait until the courier has filled all arrays that overlap `host`. Return at once if there is no courier.
+
+    Arrays on the stream with the handle `unless` are not waited for.
+    """
     if has_courier():
         courier().settle(host, unless)

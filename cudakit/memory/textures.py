@@ -128,7 +128,10 @@ def texture(
 
 
 def _texel_shape(noun: str, array: Any, channels: int) -> tuple[int, ...]:
-    """Return the shape of the source of a texture or a surface, in texels."""
+    """Check an array with `channels` components a texel, and return its shape without the axis of channels.
+
+    `noun`, "texture" or "surface", is for the error.
+    """
     if not hasattr(array, "dtype") or not hasattr(array, "shape"):
         raise _no_array(noun, array)
     if whole(f"{noun}: channels", channels, 1) not in (1, 2, 4):
@@ -166,7 +169,10 @@ def _check_rank(noun: str, array: Any, rank: int, most: int) -> None:
 
 
 def _box_shape(shape: tuple[int, ...], channels: int, layered: bool) -> tuple[int, ...]:
-    """Return the emulator's five axes of texels: layers, depth, height, width and channels."""
+    """Return the shape of texels, `shape`, as the emulator's five axes: layers, depth, height, width and channels.
+
+    Axes that `shape` lacks have extent 1.
+    """
     inner = shape[layered:]
     return (shape[0] if layered else 1, *(1,) * (3 - len(inner)), *inner, channels)
 
@@ -206,7 +212,23 @@ def _check_memory(
 def _on_gpu(
     array: Any, shape: tuple[int, ...], channels: int, memory: str, layered: bool, words: dict[str, Any]
 ) -> Any:
-    """Return cuda.core's texture object of a CuPy array or a surface. `words` are its options."""
+    """Return cuda.core's texture object of a CuPy array or a surface.
+
+    Parameters
+    ----------
+    array : cupy.ndarray or surface
+        Texels.
+    shape : tuple of int
+        Shape of the array without channels.
+    channels : int
+        Number of components of a texel.
+    memory : {"array", "linear"}
+        Whether to copy the texels, or to read the array's own memory; see `texture`.
+    layered : bool
+        Whether the first axis counts layers. True is refused.
+    words : dict
+        Options of cuda.core's ``TextureObjectOptions``.
+    """
     is_surface = type(array).__name__ == "SurfaceObject"
     if not is_surface:
         _require_cupy("texture", array)
@@ -231,7 +253,10 @@ def _on_gpu(
 
 
 def _opaque(device: Any, array: Any, shape: tuple[int, ...], channels: int) -> Any:
-    """Return a copy of an array in the layout of textures."""
+    """Return a copy of a CuPy array in the driver's own layout for textures. Wait for all earlier work of the device.
+
+    `shape` is the array's shape without channels.
+    """
     import cupy
     from cuda.core.texture import OpaqueArrayOptions
 
@@ -395,7 +420,10 @@ def _numbers(name: str, value: Any) -> tuple[int, ...]:
 
 
 def _check(array: np.ndarray, box: tuple[int, ...], steps: tuple[int, ...], swizzle: str, fill: str) -> None:
-    """Check what the driver checks of a GPU's tensor map."""
+    """Raise if no tensor map can describe a NumPy array and box: the checks that the driver makes on a GPU.
+
+    `steps` are the element strides, `box` the extents of a box.
+    """
     from cudakit.emulator import face
 
     shape, strides, size = array.shape, array.strides, array.dtype.itemsize

@@ -104,11 +104,12 @@ def device_array_of(value: Any) -> Any:
 
 
 def dlpack_device(value: Any) -> int:
-    """Return DLPack's device type of an object's memory.
+    """Return DLPack's code for the type of device that has an object's memory: 1 for the CPU, 2 for CUDA.
 
     Raises
     ------
     ArgumentError
+        If the object raises an error.
     """
     with exporting(value, "__dlpack_device__"):
         return int(value.__dlpack_device__()[0])
@@ -293,7 +294,7 @@ def _number(value: Any) -> Argument:
 
 
 def components(value: np.ndarray) -> Argument:
-    """Describe a host array that is passed by value, like a tuple of its elements."""
+    """Describe a host array whose elements are passed by value, as those of a tuple are."""
     return Argument(value, "tuple", Evidence("object", f"numpy {_array_words(value.dtype, value.shape)}"))
 
 
@@ -320,7 +321,10 @@ def _memory(
     device_id: int | None,
     address: int,
 ) -> Argument:
-    """Describe an array by its address alone, without the API of its library."""
+    """Describe an array by its address. The API of its library is not needed.
+
+    `name` is the library's name for such an object, for errors. `strides` are in elements.
+    """
     evidence = Evidence("array", f"{name} {_array_words(dtype, shape)}", dtype, len(shape), readonly)
     contiguous = _is_row_major(shape, strides)
     return Argument(value, "memory", evidence, device_id, address, contiguous, shape, strides, address)

@@ -53,11 +53,12 @@ def real(where: str, value: Any) -> float:
 
 
 def flag(where: str, value: Any) -> bool:
-    """Return `value` as a bool; True, False, 1 and 0 are accepted.
+    """Return True, False, 1 or 0 as a bool. `where` names call and argument in errors.
 
     Raises
     ------
     ArgumentError
+        For any other value.
     """
     if isinstance(value, int | np.integer | np.bool_) and value in (0, 1):
         return bool(value)
@@ -74,21 +75,23 @@ def is_one_of(value: Any, words: Container[str | None]) -> bool:
 
 
 def listed(clause: str, value: Any, hint: str = "") -> list[Any]:
-    """Return the elements of an iterable, which may not be a str, as a list.
+    """Return the elements of an iterable as a list. `clause` and `hint` are for the error, as in `iterated`.
 
     Raises
     ------
     ArgumentError
+        If the value is a str, or no iterable.
     """
     return list(iterated(clause, value, hint))
 
 
 def array_of(where: str, value: Any) -> np.ndarray:
-    """Convert a number, or nested lists of numbers, to an array.
+    """Convert a number, or nested lists of numbers, to a NumPy array. `where` names call and argument in errors.
 
     Raises
     ------
     ArgumentError
+        If NumPy cannot convert the value.
     """
     try:
         return np.asarray(value)

@@ -259,7 +259,7 @@ def spelling(dtype: np.dtype) -> str | None:
 
 
 def is_real(dtype: np.dtype) -> bool:
-    """Return whether a dtype is bool, integer or floating point, as ops accept them."""
+    """Return whether a dtype is bool, integer or floating point. Narrow floats are included, such as bfloat16."""
     return dtype.kind in "biuf" or dtype.name in NARROW
 
 
@@ -329,7 +329,7 @@ def _token() -> re.Pattern[str]:
 
 @cache
 def _value() -> re.Pattern[str]:
-    """Return the pattern that begins a template argument which is no type."""
+    """Return the pattern of the start of a template argument that is a value, not a type, such as ``2`` or ``true``."""
     return re.compile(r"[-+(]*[\d'\"]|true$|false$|sizeof\b|\(")
 
 

@@ -174,7 +174,7 @@ def _complex(dtype: np.dtype, where: str) -> Converter:
 
 
 def to_bytes(number: Passed, dtype: np.dtype) -> bytes:
-    """Return the bytes of a converted scalar, for the struct or vector that contains it."""
+    """Return the little-endian bytes of a number that `converter` has converted to `dtype`."""
     if isinstance(number, int):
         return (number & (2**64 - 1)).to_bytes(8, "little")[: dtype.itemsize]
     return np.array(number, dtype).tobytes()
@@ -247,7 +247,10 @@ def struct_packer(dtype: np.dtype, where: str) -> Callable[[Any], bytes]:
 
 
 def _piece(leaf: _Leaf, where: str) -> Callable[[Any], bytes]:
-    """Return a function that converts a field's value to bytes."""
+    """Return a function that checks the value of the field `leaf`, and converts it to the field's bytes.
+
+    `where` names kernel and parameter in the function's errors.
+    """
     base, shape = leaf.base, leaf.shape
     convert = None if shape else converter(base, where)
 
@@ -271,7 +274,10 @@ def _leaves(dtype: np.dtype, path: str, start: int) -> Iterator[_Leaf]:
 
 
 def _layout(leaves: tuple[_Leaf, ...], size: int) -> struct.Struct | None:
-    """Return the struct's format for Python's `struct`, with unsupported fields as bytes; None if fields overlap."""
+    """Return the format, for Python's `struct`, of a struct of `size` bytes with these fields.
+
+    Arrays, and numbers that `struct` lacks, are fields of bytes. None if fields overlap or are not in ascending order.
+    """
     text, end = "<", 0
     for _, offset, base, shape in leaves:
         size_here = base.itemsize * prod(shape)

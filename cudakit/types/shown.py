@@ -34,7 +34,7 @@ class Table(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """A picture for notebooks; printed text leaves it out."""
+    """A picture for notebooks. `html` is a function that returns its HTML. Printed text leaves it out."""
 
     html: Callable[[], str]
 
@@ -69,7 +69,7 @@ def text(*parts: Part) -> str:
 
 
 def html(title: str, *parts: Part) -> str:
-    """Return the first parts under a title, as HTML."""
+    """Return parts below a bold title, as HTML. Of many parts the first are shown, with the number of the others."""
     lines = [*map(_html, parts[:_MOST_ROWS])]
     if len(parts) > _MOST_ROWS:
         lines.append(f"<div>and {len(parts) - _MOST_ROWS} more</div>")
@@ -169,7 +169,10 @@ class ShownSignature:
 
 
 def apart(parameters: Iterable[Parameter]) -> list[Parameter]:
-    """Rename parameters with equal names: append ``_`` to parameters that cannot be passed by keyword."""
+    """Return the parameters, in order, with different names: ``_`` is appended to a name that is taken.
+
+    Parameters that can be passed by keyword keep their names if possible.
+    """
     originals = list(parameters)
     by_name: dict[str, Parameter] = {}
     for parameter in sorted(originals, key=lambda p: p.kind in (Parameter.POSITIONAL_ONLY, Parameter.VAR_POSITIONAL)):

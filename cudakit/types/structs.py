@@ -110,7 +110,10 @@ def identifier(name: str, role: str) -> str:
 
 
 def struct_name(struct_type: Any) -> str:
-    """Return a C++ name for a struct that the source does not name: the class's, or one made from the layout."""
+    """Return a C++ name for a struct that the source does not name.
+
+    It is the name of the Python class, or for a dtype ``cudakit_struct_`` and a hash of the layout.
+    """
     if isinstance(struct_type, np.dtype):
         return f"cudakit_struct_{hashlib.sha256(repr(struct_type).encode()).hexdigest()[:12]}"
     return str(struct_type.__name__)
@@ -251,7 +254,10 @@ _SMALL_CATEGORIES: Final = {row.dtype: f"{row.letter}v" for row in CLASS_FLOATS}
 
 
 def parameter(position: int, name_expression: str) -> str:
-    """Return a C++ expression for the type of a kernel's parameter, or for the type that it points to."""
+    """Return a C++ expression for the type of the kernel parameter at `position`; of a pointer, its target's type.
+
+    `name_expression` names the kernel in C++.
+    """
     inner = f"cudakit_layout::parameter<{position}, decltype(+{name_expression})>::type"
     return f"cudakit_layout::target<{inner}>::type"
 
@@ -289,7 +295,10 @@ def struct_assertions(tag: str, cpp: str, shown: str, dtype: np.dtype) -> str:
 
 
 def _fields(cpp: str, path: str, shown: str, dtype: np.dtype) -> list[str]:
-    """Return assertions for the fields of the class `cpp`, nested structs included; `path` prefixes their names."""
+    """Return C++ assertions that the class `cpp` has the fields of `dtype`, with offsets, sizes and types.
+
+    Nested structs are included. In errors `shown` names the struct, and `path` precedes the names of fields.
+    """
     lines = []
     for field, inner, offset in fields_of(dtype):
         identifier(field, f"a field of struct {shown}")
@@ -331,10 +340,10 @@ def _hint(dtype: np.dtype) -> str:
 
 
 def number_assertion(cpp: str, shown: str, dtype: np.dtype) -> str:
-    """Write C++ source that asserts that the type `cpp` can take a number of `dtype`.
+    """Write C++ source that asserts that the type `cpp` can take a number of `dtype`. `shown` names it in errors.
 
-    Enumerations take integers only. Classes take only numbers that C++ has a class for. Any type takes bytes
-    (numpy.void).
+    Enumerations take integers only. Classes take only numbers that C++ has a class for. For bytes (numpy.void) the
+    result is empty.
     """
     if dtype.type is np.void:
         return ""

@@ -53,11 +53,11 @@ class TensorLayout(NamedTuple):
         return f"{rows}{aligned}{', as are its rows' if self.whole else ''}"
 
     def sizes(self, rank: int) -> tuple[int, ...]:
-        """Return the sizes of the numbers in the kernel argument, in bytes: the address, the extents, the strides."""
+        """Return the bytes of each number in the kernel argument: the address, `rank` extents, `rank` strides."""
         return (8, *[4] * rank, *[8 if self.wide else 4] * rank)
 
     def size(self, rank: int) -> int:
-        """Return the size of the kernel argument with all numbers, in bytes, padding included."""
+        """Return the bytes of the kernel argument for a tensor of `rank` axes, padding included."""
         return self.offsets(rank)[-1] + (8 if self.wide else 4)
 
     def offsets(self, rank: int) -> tuple[int, ...]:
@@ -72,7 +72,7 @@ class TensorLayout(NamedTuple):
 
 
 def plain_layout(rank: int) -> TensorLayout:
-    """Return the layout of most arrays: contiguous, with rows of multiples of 16 bytes."""
+    """Return the layout of most arrays: the last axis contiguous, rows of multiples of 16 bytes, 32-bit strides."""
     return TensorLayout(rank - 1, ALIGN, True)
 
 
@@ -171,6 +171,6 @@ def passed_strides(shape: Sequence[int], strides: Sequence[int], itemsize: int) 
 
 
 def packer(rank: int, layout: TensorLayout) -> Callable[..., bytes]:
-    """Return a function that packs an address, extents and strides into the bytes of the kernel argument."""
+    """Return a function ``pack(address, *extents, *strides)`` that returns the bytes of the kernel argument."""
     padding = "4x" if layout.wide and rank % 2 else ""
     return struct.Struct(f"<Q{rank}i{padding}{rank}{'q' if layout.wide else 'i'}").pack
