@@ -92,7 +92,10 @@ class Entry(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A part of the key whose requested and stored values differ; None where one of them lacks the part."""
+    """A part of the cache key whose requested and stored values differ; a value is None if that key lacks the part.
+
+    `part` is the part's name.
+    """
 
     part: str
     requested: str | None
@@ -146,14 +149,17 @@ def _differences(requested: Mapping[str, str], stored: Mapping[str, str]) -> tup
 
 
 def _names(label: str, parts: Mapping[str, str]) -> tuple[str, str]:
-    """Return the kernel's name without template arguments, and the source's name."""
+    """Return the kernel's name without template arguments, and the source's name.
+
+    Both are taken from the key's `parts`; the source's name, if it is not among them, from `label`.
+    """
     return parts.get("name", "").partition("<")[0], parts.get("file") or label.partition(": ")[0]
 
 
 def report(level: Literal["DEBUG", "INFO"], keyed: Keyed, message: str, *values: object) -> None:
-    """Log a message about the code of a key: its label, then `message` with `values`.
+    """Log a message about the code of a key: its label, then `message`, a %-format for `values`.
 
-    Nothing is logged if ``logging`` is not loaded: then there is no handler.
+    The logger is ``cudakit``. Nothing is logged if ``logging`` is not loaded: then there is no handler.
     """
     if "logging" not in sys.modules:
         return
@@ -422,7 +428,7 @@ class Cache:
         return self._folder
 
     def obstacle(self) -> str | None:
-        """Return the reason why the folder cannot be used, or None."""
+        """Return the reason why the folder cannot be used, or None. None also for memory only."""
         return None if self._store_unchecked is None else self._store_unchecked.obstacle()
 
     def entries(self) -> list[Entry]:
@@ -501,7 +507,7 @@ class Cache:
                 return
 
     def _arrived(self, keyed: Keyed) -> bool:
-        """Return whether another process has stored the requested code. Also does `_settle`."""
+        """Return whether the requested code is on disk now, stored by another process. Also does `_settle`."""
         self._settle(keyed)
         return (
             keyed.closure is not None
@@ -577,7 +583,10 @@ class Cache:
 
     @property
     def _store(self) -> Store | None:
-        """The files, or None if another user could have put code among them."""
+        """Store of the files, or None: for memory only, or if another user could have put code in the folder.
+
+        The second reason is reported by a warning, once.
+        """
         store = self._store_unchecked
         why = None if store is None else store.distrust()
         if store is None or why is None:
@@ -640,9 +649,10 @@ def default_cache() -> Cache:
 
 
 def cache_at(folder: str | None) -> Cache:
-    """Return the cache in a folder of a kernel's own, or the process's cache; each is made at the first use.
+    """Return the cache in a folder of a kernel's own, or, for None, the process's cache.
 
-    If the environment turns the cache on disk off, it turns off all of them.
+    Each cache is made at the first use, and then kept. If the environment turns the cache on disk off, it turns off all
+    of them.
     """
     key = (folder, *settings.environment_values())
     cache = _caches.get(key)

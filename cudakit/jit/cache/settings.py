@@ -111,7 +111,10 @@ _MOST_CHARACTERS: Final = 100
 
 @contextlib.contextmanager
 def noticed(subject: str) -> Iterator[None]:
-    """Report a compile of `subject` on the terminal, once it has taken a second, and its time at the end."""
+    """Report a compile of `subject` on the terminal, once the block has taken a second; at the end report its time.
+
+    Nothing is printed for a shorter block, or without a terminal.
+    """
     if not _writes_to_terminal():
         yield
         return

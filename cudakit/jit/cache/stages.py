@@ -58,7 +58,10 @@ def compiled_of(specialization: Specialization) -> Compiled:
 
 
 def compiled_and_read(specialization: Specialization) -> tuple[Compiled, frozenset[Closure | None]]:
-    """Return a specialization's code, and the closures of its sources. None stands for an unknown closure."""
+    """Return a specialization's code, and the closures of its sources: the sets of files that the compiler read.
+
+    None in place of a closure means that the files are unknown. Imported code has no closures.
+    """
     imported = cache_at(specialization.options.cache).imported(specialization)
     if imported is not None:
         return imported, frozenset()
@@ -122,7 +125,10 @@ def _linked(specialization: Specialization, own: Compiled, compile: Callable[[Sp
 
 
 def as_linked(specialization: Specialization) -> Specialization | None:
-    """Return the specialization as relocatable code, if its code must or may have to be linked; else None."""
+    """Return the specialization with the options for linking, if its code must or may have to be linked; else None.
+
+    Code is linked if an option asks for it, or if its source launches kernels (``<<<``).
+    """
     options = specialization.options
     if specialization.target not in ("cubin", "ptx"):
         return None
@@ -135,7 +141,11 @@ def as_linked(specialization: Specialization) -> Specialization | None:
 
 
 def first_request(specialization: Specialization) -> nvrtc.Request:
-    """Return the first compile of a specialization: of itself, of its part of a link, or of its Tile IR."""
+    """Return the first compile of a specialization, as a request to the cache. Nothing is compiled.
+
+    A tile kernel for a GPU is first compiled to Tile IR. If the code must be linked, its own source is first compiled
+    to code for the linker. Otherwise the request is the specialization itself.
+    """
     if specialization.is_tile and specialization.target == "cubin":
         return nvrtc.Request(specialization._replace(target="tileir"))
     relocatable = as_linked(specialization)
@@ -155,7 +165,7 @@ def complete_parameters(
 ) -> tuple[BoundParameter, ...]:
     """Return the parameters, with the compiler's types where the signature leaves them open or ambiguous.
 
-    Parameters of tile code have its promises.
+    For tile code, each parameter also has the code's assumptions about its argument.
     """
     parameters = specialization.parameters
     if specialization.needs_types:
@@ -193,7 +203,10 @@ def _compiled_parameters(
 
 
 def promised(parameters: Iterable[BoundParameter], compiled: Compiled, symbol: str) -> Iterator[BoundParameter]:
-    """Yield the parameters, each with tile code's promises about its argument added."""
+    """Yield the parameters, each with tile code's assumptions about its argument added.
+
+    `symbol` is the mangled name of the kernel. Parameters without an assumption are yielded unchanged.
+    """
     promises = {promise.position: promise for promise in compiled.promises if promise.symbol == symbol}
     first = 0
     for parameter in parameters:

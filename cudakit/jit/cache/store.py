@@ -233,7 +233,7 @@ class Store:
         return content
 
     def reject(self, category: str, digest: str) -> None:
-        """Remove a file that passed verification but has the wrong content."""
+        """Remove a file that passed verification but whose content is wrong. A failure to remove it is ignored."""
         path = self.path(category, digest)
         with contextlib.suppress(OSError):
             self._discard(path, os.lstat(path))
@@ -342,7 +342,10 @@ class Store:
 
 
 def _foreign_reason(path: str, status: os.stat_result, writable: int = stat.S_IWGRP | stat.S_IWOTH) -> str | None:
-    """Return the reason why another user could have written a file or folder, or None; the superuser does not count."""
+    """Return the reason why another user could have written a file or folder, or None; the superuser does not count.
+
+    `status` is the file's status, and `writable` the permission bits that let other users write.
+    """
     if system.is_of_another_user(status):
         return f"{path} belongs to another user (number {status.st_uid})"
     if system.writable_by(status, writable):

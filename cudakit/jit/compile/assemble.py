@@ -92,7 +92,10 @@ class Explained(NamedTuple):
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """Advice for code that is surely slow."""
+        """Lines of advice for a tile kernel that is surely slow; empty if nothing is.
+
+        There is a line for spilled registers, and a line for memory accesses without TMA.
+        """
         lines = []
         if self.remarks and self.spill_bytes:
             lines.append(
@@ -118,14 +121,14 @@ def remarks_of(printed: str) -> Iterator[Remark]:
 
 
 def as_log(remarks: Iterator[Remark]) -> str:
-    """Return remarks as lines of a compiler's log."""
+    """Return remarks as lines of a compiler's log, sorted and each once."""
     return "\n".join(f"{remark.file}({remark.line}): remark: {remark.what}" for remark in sorted(set(remarks)))
 
 
 def explained(compiled: Compiled, expression: str, source: Source | None = None) -> Explained:
-    """Report the resources of a kernel in a cubin.
+    """Report the resources of a kernel in a cubin, and the assembler's remarks. `expression` is its name expression.
 
-    Remarks about a source that is a string in a Python file have the lines of the Python file.
+    Remarks about a `source` that is a string in a Python file have the lines of the Python file.
     """
     symbol = compiled.lowered[expression]
     used = elf.resources(compiled.code, symbol)
@@ -144,7 +147,9 @@ _LITTLE = 256
 
 
 def assembled(spec: Specialization, own: Compiled, command: Sequence[str]) -> Compiled:
-    """Assemble the Tile IR of a specialization to machine code, by a command.
+    """Assemble `own`, the Tile IR of a specialization, to machine code, by a command.
+
+    `command` starts the assembler. The files and the flag for remarks are added to it.
 
     Raises
     ------

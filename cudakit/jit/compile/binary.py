@@ -81,7 +81,7 @@ _WORDS = {"cubin": "machine code", "ltoir": "LTO IR", "fatbin": "a fatbin", "ptx
 
 
 class Entry(NamedTuple):
-    """A kernel in compiled code: its mangled name, its C++ name, and the types or sizes of its parameters."""
+    """A kernel in compiled code: its mangled name (`symbol`), C++ name, and the types or sizes of its parameters."""
 
     symbol: str
     name: str
@@ -128,7 +128,10 @@ def signature(origin: Source) -> Signature:
 
 
 def _check_head(origin: Source, parameters: tuple[Parameter, ...], symbol: str) -> None:
-    """Raise if a signature contradicts the mangled name."""
+    """Raise TemplateError if the caller's signature contradicts the parameter types in the mangled name `symbol`.
+
+    `parameters` are the signature's. Names that are not mangled (``extern "C"``) are not checked.
+    """
     if not symbol.startswith("_Z"):
         return
     _, bracket, behind = _demangled(symbol).partition("(")
@@ -144,7 +147,10 @@ def _check_head(origin: Source, parameters: tuple[Parameter, ...], symbol: str) 
 
 
 def _fits(head: CppType, own: CppType) -> bool:
-    """Return whether a type in a signature can be the type in a mangled name; an unknown name can be any type."""
+    """Return whether `head`, a type in a signature, can be `own`, the type in a mangled name.
+
+    A type with an unknown name fits any type.
+    """
     head, own = without_const(head), without_const(own)
     if isinstance(head, Pointer) and isinstance(own, Pointer):
         return _is_const(head.target) == _is_const(own.target) and _fits(head.target, own.target)
@@ -159,7 +165,12 @@ def _is_const(cpp: CppType) -> bool:
 
 
 def _numbers(cpp: CppType) -> tuple[Any, int] | None:
-    """Return dtype and count of the numbers in one of CUDA's own types, "void" for void; None for another type."""
+    """Return the dtype and the count of the numbers in a C++ type.
+
+    The count is 1 for a scalar, 2 for a complex number, and the number of components for a vector.
+
+    For void the dtype is the text "void". Return None for any other type.
+    """
     if not isinstance(cpp, Named):
         return None
     if cpp.name == "void":
@@ -172,7 +183,7 @@ def _numbers(cpp: CppType) -> tuple[Any, int] | None:
 
 
 class AnyName(dict[str, str]):
-    """Lowered names for code that does not list its kernels: each name stands for itself."""
+    """A table of lowered names for code that does not list its kernels. It maps every name to itself."""
 
     def __contains__(self, name: object) -> bool:
         return True
@@ -242,7 +253,10 @@ def runs_as_it_is(code: bytes, target: str) -> bool:
 
 @lru_cache(64)
 def _lowered(origin: Source) -> Mapping[str, str]:
-    """Map a specialization's name of each kernel to its mangled name."""
+    """Map the name expression of each kernel in compiled code to its mangled name.
+
+    The name expression is the C++ name. If kernels share it, a cast to the kernel's function type is put before it.
+    """
     entries = _entries(origin)
     names = [entry.name for entry in entries]
     return {
@@ -285,7 +299,7 @@ def _entry(symbol: str, types: tuple[CppType, ...]) -> Entry:
 
 
 def _demangled(symbol: str) -> str:
-    """Return a kernel's demangled signature without its result."""
+    """Return a kernel's demangled name with its parameter types, and without its result type."""
     return _CAST.sub("", demangle(symbol)).removeprefix("void ")
 
 

@@ -141,7 +141,7 @@ def _error_hint(d: Diagnostic) -> str | None:
 
 
 def _extents(text: str) -> str:
-    """Return the first extents that no tile can have."""
+    """Return the first extents in a compiler's message that no tile can have, as ``3 × 8``; ``""`` without any."""
     for match in _SHAPE.finditer(text):
         extents = [int(digits) for digits in re.findall(r"\d+", match[1])]
         if _DYNAMIC not in extents and (any(n < 1 or n & (n - 1) for n in extents) or prod(extents) > _MOST_ELEMENTS):
@@ -237,7 +237,10 @@ def _dedent(lines: list[str]) -> tuple[str, ...]:
 
 
 def placed_log(source: Source, log: str, lines_before: int = 0) -> list[Diagnostic]:
-    """Parse the diagnostics in NVRTC's `log`, with places in the user's source; see `compile_error`."""
+    """Parse the diagnostics in NVRTC's `log`, with places in the user's source.
+
+    `lines_before`: number of generated lines that the compiler counts to the source.
+    """
     shift, file = line_of_text(source)
     return [_placed(diagnostic, source, file, shift - lines_before, "", lines_before) for diagnostic in read_log(log)]
 
@@ -281,7 +284,10 @@ def compile_error(
 
 
 def _hidden_kernel_hint(source: Source, shift: int, name_expression: str) -> list[str]:
-    """Return a hint for a kernel that preprocessor conditions hide from the compiler."""
+    """Return a list of one hint for a kernel that preprocessor conditions hide from the compiler; else an empty list.
+
+    `shift` is added to the lines of the source in the hint.
+    """
     name = re.sub(r"^\(.*?\)(?=\w)", "", name_expression).partition("<")[0].rpartition("::")[2]
     heads = re.finditer(rf"__global__[^;{{}}]*?\b{re.escape(name)}\s*\(", source.text)
     conditions = [conditions_around(source.text, head.end()) for head in heads]
@@ -295,7 +301,10 @@ def _hidden_kernel_hint(source: Source, shift: int, name_expression: str) -> lis
 
 
 def _left_out(source: Source) -> list[str]:
-    """Return a hint for missing headers that were taken for host headers although no list names them."""
+    """Return a list of one hint for removed headers that may not be for host code; else an empty list.
+
+    These are missing headers that no list of host headers names, and headers of host libraries that no wheel carries.
+    """
     names = [
         header
         for header in source.left_out
@@ -311,7 +320,10 @@ def _left_out(source: Source) -> list[str]:
 
 
 def _as_written(d: Diagnostic, source: Source, lines_before: int) -> Iterator[str]:
-    """Yield the context, with the user's own line in place of an edited line, and no caret under it."""
+    """Yield the lines of the diagnostic's context, with the user's own line in place of a line that cudakit edited.
+
+    The caret under such a line is left out. `lines_before` is the number of generated lines before the source.
+    """
     lines = source.text.splitlines()
     was_edited = False
     for line in d.context:
@@ -334,7 +346,10 @@ def _placed(
 
 
 def line_of_text(source: Source) -> tuple[int, str]:
-    """Return the number to add to a string's lines for lines of its Python file, and the name of the Python file."""
+    """Return the number to add to a string's lines for lines of its Python file, and the name of the Python file.
+
+    For a source that is no string, or if the string is not found in the file, the number is 0.
+    """
     if source.origin is None:
         return 0, source.name
     path, call_line = source.origin

@@ -72,7 +72,7 @@ class LaunchBounds(NamedTuple):
 
 
 def _sides(numbers: tuple[int, ...] | None) -> Sides | None:
-    """Return x, y and z, with 1 for numbers left out; None if there are none."""
+    """Return x, y and z of a block or cluster, with 1 for numbers left out; None for no numbers, or if one is 0."""
     if not numbers or not all(numbers):
         return None
     x, y, z = (*numbers, 1, 1)[:3]
@@ -94,7 +94,10 @@ _INTERNAL = re.compile(r"(\d+)(_INTERNAL_|_GLOBAL__N_)")
 
 
 def common_name(lowered: str) -> str:
-    """Return a mangled name without the part for internal linkage, which varies between compiles."""
+    """Return a mangled name without the prefix of names with internal linkage, which varies between compiles.
+
+    Names without it are returned unchanged.
+    """
     name, position = lowered, 0
     while match := _INTERNAL.search(name, position):
         head, tail = name[: match.start()], name[match.end(1) + int(match[1]) :]
@@ -131,7 +134,10 @@ def parameter_types(lowered: str) -> tuple[CppType, ...]:
 
 
 def types_in(text: str) -> tuple[CppType, ...]:
-    """Return the parameter types in a demangled name; `text` begins after their bracket."""
+    """Return the parameter types in a demangled name.
+
+    `text` is the name from after the opening bracket of its parameters.
+    """
     inner = _INLINE_NAMESPACE.sub("", text[: closing(f"({text}", 0) - 1])
     return tuple(_meant(parse_type(part)) for part in split_arguments(inner) if part != "void")
 
@@ -158,7 +164,10 @@ def variable_name(lowered: str) -> str:
 
 
 def _meant(cpp: CppType) -> CppType:
-    """Make CUDA's names of other types in `cpp` opaque: no mangled name has them, so they are the user's types."""
+    """Return `cpp` with types whose name is a typedef in CUDA, such as ``half2``, replaced by opaque types.
+
+    No mangled name has a typedef's name, so a type of that name is the user's own.
+    """
     match cpp:
         case Named(name, None, const) if is_other_name(name):
             return Opaque(f"::{name}", const)
@@ -343,7 +352,10 @@ def launch_bounds(code: bytes, kernel: str) -> LaunchBounds:
 
 
 def _attributes(cubin: bytes, section: str) -> Iterator[tuple[int, bytes]]:
-    """Yield the attributes of a section, each with its value as bytes: empty for a number in the header."""
+    """Yield the attributes in a section of a cubin, as pairs of number and value.
+
+    The value is in bytes. It is empty if the attribute has its value in its own header.
+    """
     info = b"".join(_content(cubin, header) for name, header in _sections(cubin) if name == section)
     position = 0
     while position + 4 <= len(info):

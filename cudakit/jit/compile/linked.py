@@ -64,7 +64,10 @@ def to_be_linked(specialization: Specialization) -> Specialization:
 
 
 def text_part(specialization: Specialization) -> Specialization:
-    """Return the specialization of the kernel's own source, to be linked."""
+    """Return the specialization that compiles the kernel's own source to code for the linker.
+
+    Its target is ``object`` or, for link-time optimisation, ``ltoir``. A specialization for PTX is returned unchanged.
+    """
     options = specialization.options
     if specialization.target == "ptx":
         return specialization
@@ -111,7 +114,10 @@ def _is_text(item: Path | bytes | Source) -> bool:
 
 
 def _own(options: CompileOptions) -> CompileOptions:
-    """Return the options of a source alone: linked inputs are left out, because their bytes are hashed at link time."""
+    """Return the options to compile a source by itself: relocatable, without linked inputs and link-time optimisation.
+
+    The linked inputs are left out because their bytes are hashed at link time.
+    """
     return options.replace(link=(), rdc=True, lto=False)
 
 
@@ -239,7 +245,10 @@ def together(own: Compiled, others: Iterable[Input]) -> Compiled:
 
 
 def _defined(item: Input) -> set[str]:
-    """Return the names that code defines for other code, as far as they can be read; the linker checks LTO IR."""
+    """Return the names that code defines for other code; empty for formats whose names cannot be read here.
+
+    Only cubins and PTX are read. The linker itself checks LTO IR.
+    """
     if item.code_format == "cubin":
         return {symbol.name for symbol in elf.symbols(item.code) if symbol.shared}
     return set(_VISIBLE.findall(item.code.decode(errors="replace"))) if item.code_format == "ptx" else set()
@@ -258,7 +267,10 @@ def _flags(specialization: Specialization, lto: bool) -> tuple[str, ...]:
 
 
 def _linked(flags: tuple[str, ...], inputs: list[Input]) -> tuple[bytes | None, str]:
-    """Link in another process: nvJitLink 13 crashes on some wrong inputs. Return the code, or None, and the log."""
+    """Link in another process: nvJitLink 13 crashes on some wrong inputs. `flags` are nvJitLink's.
+
+    Return the linked code, or None if linking failed, and the log or the reason of the failure.
+    """
     status, answer, output = worker.apart("link", flags, [tuple(item) for item in inputs])
     if status == 0:
         code, log = answer

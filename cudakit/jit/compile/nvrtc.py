@@ -79,7 +79,10 @@ PTXAS_VALUES: Final = frozenset(_PTXAS_VALUES.split())
 
 
 def reads_files(extra: Iterable[tuple[str, Any]]) -> str | None:
-    """Return the reason why code made with further compiler options cannot be stored, or None."""
+    """Return the reason why code made with further compiler options cannot be stored, or None.
+
+    The reason is an option that may read or write files. `extra` has pairs of option and value.
+    """
     for name, value in extra:
         if name not in FIELDS:
             return f"the option {name} reads or writes other files"
@@ -120,7 +123,7 @@ _REFUSED_NAME = re.compile(r'Input name expression was: "(.*?)"\n')
 
 
 def type_of(expression: str) -> str:
-    """Return the name expression whose lowered name contains the type of a kernel or variable."""
+    """Return the name expression of a probe, whose lowered name has the type of the kernel or variable `expression`."""
     # A cast, which chooses an overload, is already a pointer.
     return f"{TYPES_PROBE}<decltype({'' if expression.startswith('(') else '&'}{expression})>"
 
@@ -427,7 +430,7 @@ def _by_nvrtc(request: Request, options: ProgramOptions, names: tuple[str, ...])
 
 
 def library_path(name: str, shown: str) -> str:
-    """Return the path of a CUDA library that cuda.core loads by this name.
+    """Load a CUDA library by the name that cuda.core uses, and return its path. `shown` is its name in the error.
 
     Raises
     ------
@@ -447,6 +450,8 @@ def library_path(name: str, shown: str) -> str:
 
 def _apart(program: tuple[Any, ...]) -> tuple[worker.Answer, str]:
     """Run NVRTC in a process of its own; return its answer and the printed text.
+
+    `program` has the arguments of `worker.compiled`. If the process dies, the answer has no code, and a message.
 
     In a child that was forked while another thread compiled, NVRTC's own lock stays locked. For tile code, NVRTC prints
     some errors to the process's output, and crashes on others.
@@ -525,7 +530,7 @@ def is_supported(arch: str) -> bool:
 
 
 def supported_archs() -> str:
-    """Return the arches that NVRTC compiles for, in words."""
+    """Return a phrase for error messages that lists the archs that NVRTC compiles for."""
     listed = ", ".join(f"sm_{number}" for number in _supported())
     return f"one that NVRTC {'.'.join(map(str, _nvrtc_version()))} compiles for: {listed}"
 

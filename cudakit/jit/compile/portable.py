@@ -81,7 +81,10 @@ def source_digest(spec: Specialization) -> str:
 
 @cache
 def _own_names() -> frozenset[str]:
-    """Return all possible first parts of names of cudakit's headers."""
+    """Return the names of the files and folders at the top of cudakit's header folders.
+
+    The path of each of cudakit's headers in an ``#include`` begins with one of them.
+    """
     last = headers.fallback_folder()
     names = {path.name for folder in (*headers.own_folders(), last) for path in folder.iterdir()}
     return frozenset(names - {last.name})

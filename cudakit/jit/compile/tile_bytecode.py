@@ -282,12 +282,18 @@ class _Bytes:
 
 
 def _table(data: bytes, width: int) -> list[bytes]:
-    """Return the pieces of a section that begins with their number and their offsets of `width` bytes."""
+    """Return the byte strings of a section that begins with their number and their offsets of `width` bytes.
+
+    An empty section has none.
+    """
     return _pieces(_Bytes(data), width) if data else []
 
 
 def _pieces(at: _Bytes, width: int) -> list[bytes]:
-    """Return the rest of the data in pieces, after their number and offsets."""
+    """Read a table from the reader's position: a number, so many offsets of `width` bytes, and the data.
+
+    Return the data divided at the offsets.
+    """
     starts = _offsets(at, width)
     rest = at.data[at.at :]
     return [rest[start:end] for start, end in zip(starts, [*starts[1:], len(rest)], strict=False)]
@@ -364,7 +370,10 @@ class _Module:
         return tuple(self.type(at.number()) for _ in range(at.number()))
 
     def _element(self, number: int) -> tuple[str, bool]:
-        """Return an element's type, and whether it is a pointer to that type."""
+        """Return an element's type, and whether it is a pointer to that type.
+
+        `number` is the type's index in the module.
+        """
         at, tag = self._tagged_type(number)
         if tag != _POINTER:
             return _ELEMENTS[tag], False
@@ -372,7 +381,7 @@ class _Module:
         return self._element(at.number())[0], True
 
     def _flags(self, at: _Bytes, since: tuple[int, int]) -> int:
-        """Return the flags of a type's optional parts, which exist since a version."""
+        """Read the flags of a type's optional parts. Bytecode older than version `since` has none: then return 0."""
         return at.number() if self.version >= since else 0
 
     def _tagged_type(self, number: int) -> tuple[_Bytes, int]:
@@ -454,7 +463,10 @@ class _Module:
         self._places = _pieces(at, 4)
 
     def _places_of(self, function: int) -> Iterator[tile_ir.Place | None]:
-        """Yield the places of a function's operations, in order; number 0 means no place."""
+        """Yield the source places of a function's operations, in order, then None without end.
+
+        `function` is the function's number in the debug information; number 0 means that it has no places.
+        """
         if function == 0 or not self._place_starts:
             while True:
                 yield None

@@ -112,7 +112,10 @@ def link(flags: list[str], inputs: list[tuple[str, str, bytes]]) -> tuple[bytes 
 
 
 def command(script: str) -> list[str]:
-    """Return the command of a script; the working directory and the script's folder are not on its path."""
+    """Return the command that runs the file `script` in this Python, as a list.
+
+    The working directory and the script's folder are not on its import path.
+    """
     return [sys.executable, "-P", script]
 
 

@@ -45,7 +45,7 @@ class TensorBinding:
         self._numbers_by_layout: dict[tuple[int, tuple[int, ...], tuple[int, ...]], tuple[int, ...] | None] = {}
 
     def refusal(self, address: int, shape: Sequence[int], strides: Sequence[int]) -> str:
-        """Return the reason why an array is refused, or an empty text."""
+        """Return the reason why an array is refused, or an empty text. The strides are in elements."""
         own = self._refusal(address, shape, strides)
         if own or fits(self._layout, shape, strides, address, self._itemsize):
             return own
@@ -73,7 +73,7 @@ class TensorBinding:
         return ""
 
     def _is_known(self, promise: PartPromise) -> bool:
-        """Return whether a promise holds for all arrays of the layout that are not refused."""
+        """Return whether tile code's assumption holds for every array of this layout. It then needs no check."""
         part, divisor, low, high = promise
         if high is not None or (low or 0) > 0:
             return False
@@ -103,7 +103,7 @@ class TensorBinding:
     def _numbers(self, address: int, shape: tuple[int, ...], strides: Sequence[int]) -> tuple[int, ...] | None:
         """Return the extents and strides that are passed for an array; None for another layout, and for refused arrays.
 
-        Arrays that differ only in the address share these numbers.
+        `strides` are in elements. Arrays that differ only in the address share these numbers.
         """
         if layout_of(shape, strides, address, self._itemsize) != self._layout or self._refusal(address, shape, strides):
             return None
@@ -166,7 +166,10 @@ class Fragment(NamedTuple):
 
 
 class Callee(NamedTuple):
-    """The called kernel and its device, which a binding needs beside the argument and its parameter."""
+    """The called kernel and its device, which a binding needs beside the argument and its parameter.
+
+    `several_devices` says whether the process has more than one device.
+    """
 
     kernel: str
     device_id: int
@@ -236,7 +239,7 @@ def check_memory(argument: Argument, parameter: BoundParameter, callee: Callee, 
     Raises
     ------
     ArgumentError
-        If the kernel cannot use the memory. The message begins with `where`.
+        If the kernel cannot use the memory. The message begins with `where`, the names of kernel and parameter.
     """
     evidence = argument.evidence
     if parameter.dtype is not None and evidence.dtype is not None and not _same_elements(parameter, evidence.dtype):
@@ -464,7 +467,7 @@ def _scalar(parameter: BoundParameter, argument: Argument, where: str, weak_choi
 
 
 def _promises(parameter: BoundParameter) -> list[tuple[str, str]]:
-    """Return the promises of tile code about a number `{a}`: expressions, and words."""
+    """Return tile code's assumptions about a number, as pairs: a Python condition on ``{a}``, and the same in words."""
     conditions = [
         (parameter.divisor > 1, f"{{a}} % {parameter.divisor} == 0", f"a multiple of {parameter.divisor}"),
         (parameter.low is not None, f"{{a}} >= {parameter.low}", f"at least {parameter.low}"),
@@ -554,7 +557,7 @@ def _struct(parameter: BoundParameter, argument: Argument, where: str) -> Fragme
 
 
 def _is_bytes(argument: Argument) -> bool:
-    """Return whether an argument holds a struct's bytes, without fields."""
+    """Return whether an argument is a ``numpy.void`` without fields: the bytes of a struct."""
     return isinstance(argument.value, np.void) and argument.value.dtype.names is None
 
 

@@ -52,16 +52,23 @@ class CodePlace(Protocol):
         """Return a context manager in which kernels can be loaded."""
 
     def check_arch(self, kernel: str, own: str | None) -> None:
-        """Check that code for a kernel's own arch runs here, unless loading it checks that."""
+        """Raise LaunchError if code compiled for the arch `own` cannot run here; for None do nothing.
+
+        A GPU does nothing here: loading the code checks its arch.
+        """
 
     def adapted(self, specialization: Specialization) -> Specialization:
-        """Return the specialization as it is compiled for this place."""
+        """Return the specialization as it is compiled for this place: the emulator changes its target and options."""
 
     def image(self) -> Image:
         """Make the image of a module, without any loaded code."""
 
     def bind(self, ready: Any, arguments: Any, described: Sequence[Argument], weak: Sequence[bool]) -> Shape:
-        """Check a call's arguments, and make a call shape of the checks."""
+        """Check a call's arguments, and make a call shape of the checks.
+
+        `described` has the descriptions of `arguments`. `weak` says for each whether its value chose its parameter's
+        type.
+        """
 
 
 class DeviceCode(NamedTuple):
@@ -194,7 +201,10 @@ def _check_count(signature: Signature, arguments: tuple[Any, ...]) -> None:
 
 
 def wrong_count(kernel: str, takes: int, count: int, names: str = "", more: str = "") -> ArgumentError:
-    """Return the error for a wrong number of arguments."""
+    """Return the error for `count` arguments where the kernel takes `takes`.
+
+    `names` and `more` are added to the message.
+    """
     arguments = f"{takes} argument{'s' * (takes != 1)}"
     return ArgumentError(f"{kernel} takes {arguments}{names} after stream and config, got {count}{more}")
 
@@ -249,7 +259,10 @@ def _evidence_of_type(name: str, cpp: CppType | None, argument_type: Any) -> Evi
 def weak_choices(
     signature: Signature, evidence: tuple[Evidence, ...], explicit: Mapping[str, Deduced]
 ) -> tuple[bool, ...]:
-    """Return for each argument whether it is a Python int whose size alone chose its parameter's type."""
+    """Return for each argument whether it is a Python int whose size alone chose its parameter's type.
+
+    `explicit` has the user's template arguments: a type among them is not chosen by an argument.
+    """
     types = {parameter.name for parameter in signature.template_parameters} - set(explicit)
     chosen = [
         argument.category == "weak" and argument.dtype is not None and str(without_const(parameter.type)) in types

@@ -290,7 +290,11 @@ class Dispatcher:
         return tuple([shape for shape, _ in self._shapes.values()])
 
     def add(self, shape: Shape, left_out: tuple[Any, ...] = ()) -> None:
-        """Try `shape` first from now on; `left_out` are its last arguments, which calls leave out."""
+        """Try `shape` first from now on, and regenerate the function.
+
+        `left_out` are the values of the last parameters, which calls of this shape do not pass. Above a limit, the
+        oldest shape is dropped.
+        """
         with self._lock:
             # Numbers are never reused: a thread that still runs the old code cannot get another shape's kernel.
             older = list(self._shapes.items())[: _MOST_SHAPES - 1]
@@ -304,7 +308,7 @@ class Dispatcher:
                 self._names.pop(name, None)
 
     def clear(self) -> None:
-        """Check every call in full again."""
+        """Remove all call shapes, so that the next call is checked in full."""
         with self._lock:
             self._shapes = {}
             self.function.__code__, self.function.__defaults__ = _check_all.__code__, None
@@ -324,7 +328,21 @@ class Dispatcher:
         return _with_own_names(text, self.parameters, names)
 
     def _attempt(self, number: int, shape: Shape, left_out: tuple[Any, ...], first: bool, names: dict[str, Any]) -> str:
-        """Return lines that launch `shape` if the arguments fit it."""
+        """Return source lines that launch `shape` if the arguments fit it.
+
+        Parameters
+        ----------
+        number : int
+            Number of the shape, which makes its names in the source unique.
+        shape : Shape
+            Call shape to try.
+        left_out : tuple
+            Values of the last arguments, which calls do not pass.
+        first : bool
+            Whether no other shape is tried before.
+        names : dict
+            Global names of the generated function. The names that the lines use are added.
+        """
         surplus = len(shape.fragments) - len(self.parameters)
         titles = [*self.parameters[: len(shape.fragments)], *(f"extra_{i}" for i in range(surplus))]
         arguments = [f"«{name}»" for name in titles[: len(self.parameters)]] + [f"extra[{i}]" for i in range(surplus)]
@@ -366,7 +384,11 @@ def _straight(
     parts: Mapping[str, str],
     names: dict[str, Any],
 ) -> str:
-    """Return lines that launch a device's `shape` without the order, if no waits are needed."""
+    """Return source lines that launch a device's `shape` without ordering streams, if no waits are needed.
+
+    `titles`, `guards`, `values` and `arguments` have a text for each argument: the prefix of its names, its condition,
+    its value, its expression. `parts` are texts to fill in. The global names of the lines are added to `names`.
+    """
     run, kernel = f"launch_{number}", f"kernel_{number}"
     names.update({run: shape.run, kernel: shape.loaded.kernel})
     same_streams = ""
@@ -412,13 +434,19 @@ def _straight(
 
 
 def launch_text(run: str, first: Sequence[str], values: Sequence[str]) -> str:
-    """Return lines that call `run`: with `first` (stream, configuration and kernel), then the kernel's arguments."""
+    """Return the source of a call of the function named `run`.
+
+    Its arguments are the expressions `first` (stream, configuration and kernel), then `values`, the kernel's arguments.
+    """
     listed = "".join(f",\n    {value}" for value in values)
     return f"{run}(\n    {', '.join(first)}{listed}\n)"
 
 
 def remembered_value_text(remembered: str, argument: str, last: str, value: str) -> str:
-    """Return the expression of a number's value: `remembered` if the number is the `last` one, else `value`."""
+    """Return the source of a conditional expression for a number's value. All parameters are expressions.
+
+    It gives `remembered` if `argument` is the same object as `last`, else `value`.
+    """
     return f"{remembered} if {argument} is {last} else {value}"
 
 
@@ -435,7 +463,10 @@ def _tuple(expressions: Sequence[str]) -> str:
 
 
 def _with_own_names(text: str, parameters: Sequence[str], names: dict[str, Any]) -> str:
-    """Replace each ``«argument»`` by its own name, and rename other names that equal it."""
+    """Return `text` with each ``«argument»`` replaced by the plain name.
+
+    Other names in the source that equal a parameter's name are renamed, and their values added to `names`.
+    """
 
     def name(match: re.Match[str]) -> str:
         own, argument = match[0], match[1]

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 
 def report_launch(run: Callable[..., Any], stream: Any, call: Call, *arguments: Any) -> Any:
-    """Call ``run(*arguments)``, and report it to witnesses as a kernel launch on `stream`."""
+    """Call ``run(*arguments)``, and return its result. Report the call to the witnesses, if any are registered.
+
+    The report is a kernel launch on `stream`, with the arguments that the kernel of `call` reads and writes.
+    """
     if not watched():
         return run(*arguments)
     reads, writes = accesses(call.target.parameters, call.arguments)
@@ -123,7 +126,10 @@ class Plan(functools.partial[None]):
 
 
 def plan_of(run: Callable[..., None], call: Call, *arguments: Any) -> Plan:
-    """Make the plan of ``run(*arguments)``; its launches are reported to witnesses while there are any."""
+    """Make the plan of ``run(*arguments)``, where `call` describes the launch for reports.
+
+    Its launches are reported to witnesses while there are any.
+    """
     plan = Plan(run, *arguments)
     plan.arguments, plan._unwatched = call.arguments, (run, call, arguments)
     add_shortcut(plan)
@@ -260,7 +266,7 @@ class CallShape(_Remembering):
 
     @cached_property
     def libraries(self) -> tuple[str, ...]:
-        """Libraries whose current stream decides the order."""
+        """CuPy or torch, if arguments are its arrays: the launch is ordered after the library's current stream."""
         return tuple(library for library in ("cupy", "torch") if library in self.families)
 
     @cached_property
@@ -275,12 +281,15 @@ class CallShape(_Remembering):
 
     @cached_property
     def is_fixed(self) -> bool:
-        """True if the identity of the arguments determines all memory."""
+        """True if every argument that is memory is checked by identity: the same objects mean the same memory."""
         return {position for position, *_ in self.memory} <= set(self.fixed)
 
     @cached_property
     def named(self) -> tuple[int, ...]:
-        """Positions of arguments that may name a stream of their own."""
+        """Positions of arguments from other libraries than CuPy and torch.
+
+        Such an array may name the stream on which it is written.
+        """
         return tuple(position for position, family, _ in self.memory if family == "memory")
 
     @property
@@ -383,7 +392,10 @@ class CallShape(_Remembering):
         report_launch(self.run, target.core, call, target.core, config, self.loaded.kernel, *values)
 
     def _order(self, target: DeviceStream, values: Sequence[Any], arguments: Sequence[Any]) -> Use | None:
-        """Insert the waits that a launch needs. Return the use for `Order.after`, or None."""
+        """Insert the waits that a launch needs before it on the stream. Make the shape's device current.
+
+        Return the record of the launch's memory for `Order.after`, which the caller passes after the launch, or None.
+        """
         devices.make_current(self.device_id)
         producers = current_streams(self.libraries, self.device_id)
         for position in self.named:
@@ -412,14 +424,20 @@ class CallShape(_Remembering):
             self.unsettle()
 
     def unsettle(self) -> None:
-        """Stop straight launches until a launch that needs no waits settles the shape again."""
+        """Send all calls through the ordering of streams again, and forget the remembered launches.
+
+        A later launch that needs no waits may go straight to the driver again.
+        """
         # A stream that no caller can pass.
         nothing = Settled(_NOTHING, None, None, None, None, None, False, *self._no_memo())
         self.last_launch = nothing.flat()
         self.repeats.clear()
 
     def renew(self, values: Sequence[Any], arguments: Sequence[Any]) -> None:
-        """Remember other arrays in place of arrays that are gone. After `_MOST_RENEWALS` calls, remember none."""
+        """Remember the arrays and numbers of this call in place of the last call's arrays, which no longer exist.
+
+        After `_MOST_RENEWALS` calls, remember none.
+        """
         self._renewals += 1
         # If another thread unsettles the shape meanwhile, it must stay unsettled.
         with order().lock:
@@ -437,9 +455,18 @@ class CallShape(_Remembering):
         arguments: Sequence[Any],
         settled: bool,
     ) -> None:
-        """Allow straight launches on this stream too, once the same arrays have come twice.
+        """Let launches with these arrays and this stream go straight to the driver, from the second such launch on.
 
-        A launch with `settled` repeats without waits, any other launch with its waits.
+        Parameters
+        ----------
+        target : DeviceStream
+            Stream of the launch.
+        config, resolved : object, cuda.core.LaunchConfig
+            The user's configuration, and the checked one.
+        values, arguments : sequence
+            Driver's arguments, and the user's.
+        settled : bool
+            Whether the launch needed no waits. If False, the waits are repeated with each launch.
         """
         if not self.fixed or not self.is_fixed or devices.device_count() > 1:
             return
@@ -479,7 +506,7 @@ class CallShape(_Remembering):
         return Settled(target.stream, config, target.core, resolved, *self._current(), any_arrays, *memo).flat()
 
     def _current(self) -> tuple[Any, Any]:
-        """Return CuPy's and torch's current streams, if the shape has their arrays."""
+        """Return CuPy's current stream, an object, and torch's, a handle; None for a library without arguments."""
         cupy_stream = sys.modules["cupy"].cuda.get_current_stream() if "cupy" in self.families else None
         torch_stream = None
         if "torch" in self.families:
@@ -498,7 +525,7 @@ class CallShape(_Remembering):
 
 
 def _nobody() -> object:
-    """Return an object that is no argument. This function stands in place of a weak reference to an array."""
+    """Return an object that equals no argument. The function is called in place of a weak reference to an array."""
     return _NOTHING
 
 

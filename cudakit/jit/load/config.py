@@ -178,7 +178,7 @@ def _tile(extent: Extent, rank: int) -> tuple[int, ...]:
 
 @functools.lru_cache(_MOST_CACHED)
 def _same(record: Any) -> Any:
-    """Return the first record equal to `record`: launches compare configurations by identity."""
+    """Return the first record equal to `record` that was passed here: launches compare configurations by identity."""
     return record
 
 
@@ -256,7 +256,11 @@ def as_launch_config(resolved: Config) -> LaunchConfig:
 
 
 def spread(covering: Cover, threads: int, bounds: LaunchBounds) -> Config:
-    """Return the configuration that covers a shape with blocks of about `threads` threads, in whole clusters."""
+    """Return the configuration that covers a shape with blocks, one thread for each element, in whole clusters.
+
+    The block is the user's, or the kernel's own, or has about `threads` threads. A `covering` with a tile is refused
+    with LaunchError.
+    """
     if covering.tile is not None:
         raise LaunchError(f"ck.cover(…, tile={covering.tile}) is for tile kernels; threads are covered by a block")
     extents = (*reversed(covering.shape), 1, 1)[:3]
@@ -267,12 +271,12 @@ def spread(covering: Cover, threads: int, bounds: LaunchBounds) -> Config:
 
 
 def tiled(name: str, launch_config: Config | Cover) -> Config:
-    """Return the configuration of a tile kernel: only its grid.
+    """Return the configuration of a tile kernel, in which only the grid is set. The grid counts tiles.
 
     Raises
     ------
     LaunchError
-        For settings that the compiler chooses: a block, shared memory, clusters.
+        For settings that the compiler chooses (a block, shared memory, clusters), and for a `Cover` without a tile.
     """
     if isinstance(launch_config, Cover):
         if launch_config.tile is None:

@@ -283,5 +283,5 @@ class DeviceImage(Image):
                 move(former.loaded, code.loaded)
 
     def _holders(self) -> list[str]:
-        """Return the kernels that a plan, a graph or a replay can launch without a call to the module."""
+        """Return the names of the kernels that a plan, a graph or a replay can launch by itself, sorted."""
         return sorted({ready.specialization.name_expression for ready in self.ready.values() if len(ready.holders)})

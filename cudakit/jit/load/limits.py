@@ -114,7 +114,9 @@ def check_grid(name: str, config: Config, limits: Limits) -> None:
 
 
 def check_cooperative(name: str, config: Config, limits: Limits, resident: int) -> None:
-    """Check that all blocks of a cooperative grid fit at once, `resident` on each multiprocessor.
+    """Check that all blocks of a cooperative grid run at once.
+
+    `resident` is the number of blocks that fit a multiprocessor.
 
     Raises
     ------
@@ -127,7 +129,7 @@ def check_cooperative(name: str, config: Config, limits: Limits, resident: int) 
 
 
 def over(name: str, quantity: str, value: object, most: object, limits: Limits) -> LaunchError:
-    """Return the error for a configuration that exceeds a limit."""
+    """Return the error for a configuration whose `quantity`, in words, has the `value` above the limit `most`."""
     return LaunchError(f"{name}: {quantity} is {value}, over the limit {most} of {limits.name}")
 
 

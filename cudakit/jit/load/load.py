@@ -30,7 +30,11 @@ _WRITTEN: Final = 13, 5
 
 
 def loadable(specialization: Specialization) -> Specialization:
-    """Return the specialization that a driver can load for a tile kernel: machine code if possible, else Tile IR."""
+    """Return the specialization whose output the driver can load: for a GPU, machine code.
+
+    If this machine cannot make a tile kernel's machine code, and the driver accepts Tile IR, the target becomes Tile
+    IR.
+    """
     from cudakit.jit.compile import assemble  # starts programs: most never load it
 
     if (
@@ -279,11 +283,16 @@ def load(
 def check_sizes(
     specialization: Specialization, parameters: tuple[BoundParameter, ...], compiled: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """Return the size of each parameter in compiled code, checked against the signature.
+    """Return the size of each parameter in bytes, checked against the signature.
+
+    `compiled` has the compiled kernel's sizes.
+
+    A tensor is several parameters in the compiled kernel, but has one size in the result.
 
     Raises
     ------
     ArgumentError
+        If the number of parameters or a size differs.
     """
     sizes = tuple(_joined(parameters, compiled))
     if len(sizes) != len(parameters):
@@ -303,7 +312,10 @@ def check_sizes(
 
 
 def _joined(parameters: Iterable[BoundParameter], compiled: Iterable[int]) -> Iterator[int]:
-    """Yield the size of each parameter in bytes, a tensor's parts as one size; then the sizes of further parameters."""
+    """Yield the size of each parameter in bytes, from the sizes in the compiled kernel.
+
+    The sizes of a tensor's parts become one size, if they are the expected ones. Surplus sizes are yielded last.
+    """
     left = iter(compiled)
     for parameter in parameters:
         parts = tuple(itertools.islice(left, parameter.parts))

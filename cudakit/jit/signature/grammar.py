@@ -111,7 +111,10 @@ class Grammar:
         return self._root(f"{f'template {template} ' if template else ''}void f{parameters} {{}}")
 
     def _mend_template(self, template: str) -> str:
-        """Replace each concept whose parameter has a default by ``typename``: the grammar lacks such defaults."""
+        """Return the template parameter list with some concepts replaced by ``typename``.
+
+        These are the concepts whose parameter has a default and cannot be parsed: the grammar lacks such defaults.
+        """
         parts = split_at(template[1:-1]) if template else []
         for i, part in enumerate(parts):
             constrained = _CONSTRAINED.fullmatch(part)
@@ -265,7 +268,10 @@ class Grammar:
         return self._declared(self._base(node), node.child_by_field_name("declarator"))[0]
 
     def _declared(self, base: _Type, node: Node | None) -> tuple[_Type, str, bool]:
-        """Apply declarator `node` to type `base`; return type, name and whether it is a pack."""
+        """Apply declarator `node`, such as ``*name[4]``, to type `base`; return type, name and whether it is a pack.
+
+        The name is ``""`` if the declarator has none.
+        """
         cpp, pack = base, False
         while node is not None:
             node_type = node.type
@@ -346,7 +352,10 @@ def _is_function(node: Node | None) -> bool:
 def _with_invented(
     template: tuple[TemplateParameter, ...], parameters: list[Parameter]
 ) -> tuple[tuple[TemplateParameter, ...], tuple[Parameter, ...]]:
-    """Add a template parameter for each ``auto`` parameter, as C++20 does."""
+    """Add a template parameter for each ``auto`` parameter, as C++20 does. It is named ``auto_<position>``.
+
+    Return the template parameters, and the parameters with these names in place of ``auto``.
+    """
     invented: list[TemplateParameter] = []
     read: list[Parameter] = []
     for position, parameter in enumerate(parameters):

@@ -83,7 +83,10 @@ def device_part(source: Source, folders: Iterable[str], defined: Iterable[str] =
 
 @dataclass(slots=True, eq=False)
 class _Item:
-    """A declaration at namespace scope: the names that it declares, and whether it always stays."""
+    """A declaration at namespace scope: the names that it declares, and whether it always stays (`is_root`).
+
+    `members` are the declarations in the body of a class.
+    """
 
     piece: outline.Piece
     names: frozenset[str]
@@ -151,7 +154,10 @@ class _Cutter:
         return without_gnu(text)
 
     def _first(self, piece: outline.Piece) -> int:
-        """Return the offset of `piece` after the labels of a class, and macros that open or close a namespace."""
+        """Return the offset at which `piece` itself begins.
+
+        Labels such as ``public:`` before it are passed over, and so are macros that open or close a namespace.
+        """
         labels = _LABELS.match(piece.text)
         first = piece.start + (labels.end() if labels else 0)
         while (word := _LEADING_WORD.match(self._outline.text, first, piece.end)) and word[1] in self._braces:
@@ -159,9 +165,18 @@ class _Cutter:
         return first
 
     def _refusal(self, match: re.Match[str], is_inside: bool, conditionals: Conditionals, host_needs: bool) -> str:
-        """Return an ``#error`` for a missing header, or spaces if only host code needs it.
+        """Return the text that replaces a missing ``#include``: an ``#error``, or spaces if only host code needs it.
 
-        `host_needs`: host code uses names that nothing else declares.
+        Parameters
+        ----------
+        match : re.Match
+            Mark of the missing header; group 1 is its name in quotes or angle brackets.
+        is_inside : bool
+            Whether it stands in device code.
+        conditionals : Conditionals
+            Conditionals of the source.
+        host_needs : bool
+            Whether host code uses names that nothing else declares.
         """
         # A library's header affects a project's code by defaults only.
         only_defaults = match[1].startswith("<") and host_needs
@@ -182,7 +197,10 @@ class _Cutter:
         )
 
     def _undeclared(self, device_text: str) -> set[str]:
-        """Return the names in host code that only a missing header can declare."""
+        """Return the names in host code that only a missing header can declare.
+
+        Host code is everything that is blank in `device_text`, the source with host code blanked.
+        """
         host = "".join(
             letter if letter == "\n" or left == " " else " "
             for letter, left in zip(
@@ -195,7 +213,10 @@ class _Cutter:
         return undeclared(host, names | self._macros.keys())
 
     def namespaces(self) -> Iterator[str]:
-        """Yield empty namespaces for ``using namespace`` of namespaces that no remaining header may declare."""
+        """Yield C++ definitions of empty namespaces, ``namespace a { }``, for each ``using namespace`` that stays.
+
+        Their headers may have been removed. Namespaces that are surely declared are left out.
+        """
         aliases = {name for i in self._items if re.match(r"\s*namespace\b", i.piece.text) for name in i.names}
         for item in self._reached:
             match = _USING_NAMESPACE.search(item.piece.text)
@@ -224,7 +245,10 @@ class _Cutter:
                 yield match[1]
 
     def _without_instantiations(self, directive: re.Match[str]) -> str:
-        """Remove the body of a macro that only instantiates host functions, because these are cut."""
+        """Return a directive with its macro's body blanked, if the macro only instantiates host functions.
+
+        Any other directive is returned unchanged.
+        """
         macro = _DEFINE.match(directive[2]) if directive[1] == "define" else None
         if macro is None or not self._annotations.isdisjoint(_WORD.findall(macro[3])):
             return directive[0]
@@ -291,7 +315,10 @@ class _Cutter:
                     self._of_host.update(_DECLARED.findall(outline.without_groups(piece.text)))
 
     def _item(self, piece: outline.Piece, members: list[outline.Piece]) -> _Item | None:
-        """Return the declaration `piece`, or None if it is host code."""
+        """Return the declaration `piece` as an item that may stay, or None if it is host code.
+
+        `members` are the declarations in its body, if it is a class.
+        """
         text = outline.without_attributes(piece.text)
         words = set(_WORD.findall(text))
         flat = _without_angles(outline.without_groups(re.sub(r"\[[^\[\]]*\]", "[]", text)))
@@ -375,7 +402,13 @@ class _Cutter:
         return bool(functor or traits)
 
     def _reach(self) -> list[_Item]:
-        """Return the declarations that kernels use, by name; members that are not needed are cut."""
+        """Return the declarations that stay.
+
+        These are kernels, other declarations that always stay, and all declarations that those use by name, directly or
+        not.
+
+        Host members of classes that stay are noted to be cut.
+        """
         by_name: dict[str, list[_Item]] = {}
         for item in self._items:
             for name in item.names:
@@ -418,7 +451,7 @@ class _Cutter:
         return [item for item in self._items if id(item) in reached]
 
     def _words(self, item: _Item) -> set[str]:
-        """Return the names in a declaration, after its host members are cut."""
+        """Return the names that a declaration uses. Its host members do not count, and are noted to be cut."""
         cut = [(self._first(member), member.end) for member in item.members if self._is_host(member)]
         self._cut += cut
         text = self._outline.text[item.piece.start : item.piece.end]
@@ -442,7 +475,10 @@ class _Cutter:
 
 
 def _writing(words: Set[str], macros: Mapping[str, frozenset[str]]) -> frozenset[str]:
-    """Return `words`, and the macros that expand to one of them."""
+    """Return `words`, and the macros that expand to one of them, directly or by other macros.
+
+    `macros` has for each macro the names in its body.
+    """
     result = frozenset(words)
     while more := {name for name, names in macros.items() if name not in result and names & result}:
         result |= more

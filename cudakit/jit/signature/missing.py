@@ -81,7 +81,11 @@ class Conditionals:
         self._find_deciding(filled)
 
     def _find_deciding(self, filled: list[int]) -> None:
-        """Find the conditionals around device code, or around macros that it or a deciding conditional uses."""
+        """Find the conditionals that decide about device code, and add them to `deciding`.
+
+        They stand around device code, or around macros that device code or another deciding conditional uses. `filled`
+        has the offsets of device code in ascending order.
+        """
         used_names = set(self.used)
         left = self._all
         while left:

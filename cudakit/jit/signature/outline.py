@@ -233,10 +233,11 @@ def _pieces(text: str, renamed: dict[str, str], called: CalledMacros) -> list[Pi
 
 
 def _end_of_call(text: str, start: int, opening: int, called: CalledMacros) -> int:
-    """Return the offset after a macro call that is a complete declaration, from `start` to `opening`'s bracket; else 0.
+    """Return the offset after a macro call that is a complete declaration; 0 if the text is no such call.
 
-    A complete call expands to text that needs no semicolon or opens a namespace. A call of an unknown macro counts if
-    it stands on a line of its own before a declaration.
+    The call's text begins at `start`, and its bracket opens at `opening`. A complete call expands to text that needs no
+    semicolon or opens a namespace. A call of an unknown macro counts if its name is upper-case and a declaration
+    follows.
     """
     name = _CALL.fullmatch(text, start, opening)
     end = closing(text, opening) + 1 if name else 0
@@ -260,7 +261,10 @@ def _closers(text: str) -> dict[int, int]:
 
 
 def _opened(head: str) -> tuple[str, tuple[str, ...]]:
-    """Return what a brace after `head` opens, and the names that it adds to the scope."""
+    """Return what a brace after the text `head` opens, and the names that it adds to the scope.
+
+    The first is ``namespace``, ``enum``, ``record`` (a class), ``function``, or ``value`` for an initialiser.
+    """
     head = without_attributes(head)
     if _LINKAGE.search(head):
         return "namespace", ()
@@ -298,7 +302,7 @@ _DEFAULT: Final = re.compile(r"(?<![=<>!])=(?!=)(.*)$", re.DOTALL)
 
 
 def is_pack(parameter: str) -> bool:
-    """Return whether `parameter` is a pack."""
+    """Return whether `parameter`, the text of a function parameter, is a parameter pack (``...``)."""
     return _PACK.search(parameter) is not None
 
 

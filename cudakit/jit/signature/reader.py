@@ -133,7 +133,11 @@ class _Reader:
         return _Kernel(signature, begin, defined)
 
     def _variants(self, piece: outline.Piece) -> Iterator[str]:
-        """Yield the text of `piece` for each choice among preprocessor branches that cross it, first branches first."""
+        """Yield the text of `piece` for each combination of preprocessor branches, first branches first.
+
+        Only conditionals with a branch that begins or ends inside `piece` count. Branches that are not chosen are
+        blank.
+        """
         begin, end = piece.first, piece.start + len(piece.text)
         # Inner conditionals stand before the outer ones, which must be chosen first.
         crossing = [c for c in reversed(self._source.conditionals) if c.end > begin and c.crosses(begin, end)]
@@ -251,7 +255,10 @@ class _Head:
 
 
 def _cut(text: str) -> _Head | None:
-    """Split a signature into its parts; return None for an instantiation or a specialization."""
+    """Split a kernel's declaration into the parts of its signature.
+
+    Return None for a text without a kernel, and for an explicit instantiation or specialization of a template.
+    """
     keyword = _KERNEL.search(text)
     if keyword is None:
         return None
@@ -299,7 +306,10 @@ def _cut(text: str) -> _Head | None:
 
 
 def _tensor_head(piece: outline.Piece, head: _Head, positions: list[int]) -> tuple[TensorHead, ...]:
-    """Return the offsets of the tensor parameters, if there are any, and of the body."""
+    """Return a record of one declaration's tensor parameters, as a tuple of one: their offsets, and the body's.
+
+    `positions` are the positions of the tensor parameters; without any, the tuple is empty.
+    """
     if not positions:
         return ()
     places, start = [], piece.start + head.offset + 1
@@ -316,7 +326,7 @@ def _qualify(piece: outline.Piece, name: str) -> str:
 
 
 def _settled(aliases: Iterable[tuple[str, CppType | None]]) -> Iterator[tuple[str, CppType]]:
-    """Yield the aliases that have one meaning."""
+    """Yield each alias once with its type. Aliases with several types, or with an unknown type, are left out."""
     meanings: dict[str, set[CppType | None]] = {}
     for name, cpp in aliases:
         meanings.setdefault(name, set()).add(cpp)

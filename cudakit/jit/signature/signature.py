@@ -308,7 +308,10 @@ def select(declarations: Declarations, name: str | None, source_name: str) -> Si
 
 
 def _matching(kernels: Mapping[str, object], name: str) -> list[str]:
-    """Return the names of `kernels` that `name` can mean."""
+    """Return the names of `kernels` that `name` can mean.
+
+    It is the equal name alone if there is one, else the names that end with ``::`` and `name`.
+    """
     squeezed = _squeezed(name)
     return [squeezed] if squeezed in kernels else [full for full in kernels if full.endswith(f"::{squeezed}")]
 
@@ -318,7 +321,13 @@ def _squeezed(name: str) -> str:
 
 
 def _overload(overloads: Iterable[Signature], name: str, source_name: str) -> Signature:
-    """Return the overload whose parameters have the types in the brackets of `name`."""
+    """Return the overload whose parameters have the types in the brackets of `name`. ``const`` of a value is ignored.
+
+    Raises
+    ------
+    TemplateError
+        If there is none. The message lists the overloads.
+    """
     parameter_types = [
         str(cpp.without_const(cpp.parse_type(text))).replace(" __restrict__", "")
         for text in cpp.split_arguments(name.partition("(")[2].rpartition(")")[0])
@@ -336,7 +345,10 @@ def listed(overloads: Iterable[Signature]) -> str:
 
 
 def _near(name: str, names: list[str]) -> str:
-    """Return advice for a name that is unknown: similar names, or all names."""
+    """Return advice for an error about an unknown kernel name: similar names among `names`, or else all names.
+
+    For a known name with template arguments in angle brackets, the advice is to pass these in ``kernel[…]``.
+    """
     import difflib
 
     bare = name.partition("<")[0]

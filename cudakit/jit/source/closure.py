@@ -59,7 +59,10 @@ class Closure(NamedTuple):
 
     @property
     def marks(self) -> str:
-        """Digest of all files' status, which changes with every change to a file, even a change that is undone."""
+        """Digest of the status (size, times, inode) of all files.
+
+        It changes with every change to a file, even a change that is undone.
+        """
         return hashlib.sha256(repr([mark_of(path) for path, _ in self.files]).encode()).hexdigest()
 
     def holds(self) -> bool:
@@ -166,13 +169,22 @@ class Watch:
             raise Unsure("a folder of headers was replaced while it was compiled")
 
     def check(self, path: str, content: str | None) -> None:
-        """Raise `Unsure` if a file may have changed."""
+        """Raise `Unsure` if a file may have changed since the watch began.
+
+        `content` is its SHA-256; None, for a file that cannot be read, always raises.
+
+        A file that was watched by name is accepted if it is the same as at the begin.
+        """
         changed = content is None or self.changed(path)
         if changed and (content is None or self._files.get(path) != (mark_of(path), content)):
             raise Unsure(f"{path} changed while it was compiled")
 
     def changed(self, path: str) -> bool:
-        """Return whether a file or folder is new, or a link to it, or a folder between it and the searched folders."""
+        """Return whether a path is missing, or may have changed since the watch began.
+
+        A change of a symbolic link counts too, and so does a change of a folder between the path and the searched
+        folder.
+        """
         with contextlib.suppress(OSError):
             newest = max(map(system.changed_ns, (os.stat(path), os.lstat(path))))
             if "/../" not in path and any(path.startswith(f"{folder}/") for folder in self.folders):

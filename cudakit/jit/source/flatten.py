@@ -71,7 +71,11 @@ class _Flattener:
     written: int = 0
 
     def write(self, text: str, name: str, folder: str | None, within: tuple[str, ...]) -> str:
-        """Return `text` with its headers written out; branches that are surely not compiled become spaces."""
+        """Return `text` with its headers written out; branches that are surely not compiled become spaces.
+
+        `folder` is searched first for quoted includes. `within` has the paths of the headers around the text, outermost
+        first.
+        """
         text = without_comments(text).replace("\ufeff", " ")
         plain = without_literals(text)
         directives = list(DIRECTIVE.finditer(plain))
@@ -115,7 +119,11 @@ class _Flattener:
         return None
 
     def _written_out(self, path: str, within: tuple[str, ...]) -> str:
-        """Return the flattened source of a header; nothing if the header was written before and guards itself."""
+        """Return the flattened source of the header at `path`, between ``#line`` directives.
+
+        Return ``""`` if the header was written before and guards itself. `within` has the paths of the headers that
+        include it.
+        """
         with open(path, encoding="utf-8", errors="replace") as file:
             text = file.read()
         directives = list(DIRECTIVE.finditer(without_literals(text)))

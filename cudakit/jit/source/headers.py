@@ -164,7 +164,10 @@ def _wheels() -> Mapping[str, tuple[str, ...]]:
 
 @cache
 def wheel_versions(prefix: str) -> str:
-    """Return the versions of NVIDIA's wheels of a name on the import path; empty if there are none."""
+    """Return names and versions of NVIDIA's wheels on the import path, separated by spaces; empty if there are none.
+
+    Only wheels whose name begins with `prefix` are listed.
+    """
     return " ".join(sorted({name for names in _wheels().values() for name in names if name.startswith(prefix)}))
 
 
@@ -188,7 +191,7 @@ def is_cuda_header(path: str) -> bool:
 
 @cache
 def is_for_device(name: str) -> bool:
-    """Return whether a header is CUDA's or cudakit's, exists, and NVRTC can compile it."""
+    """Return whether `name` is a header of CUDA or cudakit that exists here and that NVRTC can compile."""
     if any(os.path.isfile(folder / name) for folder in (*own_folders(), fallback_folder())):
         return True
     return name_is_for_device(name) and any(os.path.isfile(folder / name) for folder in toolkit_folders())
@@ -205,7 +208,7 @@ def is_host_library(name: str) -> bool:
 
 
 def is_host_header(name: str) -> bool:
-    """Return whether a header of this name, which is not found, is surely for host code."""
+    """Return whether `name` is a header for host code: of a host library, or of the host's standard libraries."""
     return is_host_library(name) or _HOST_STANDARD.fullmatch(name) is not None
 
 
@@ -218,7 +221,10 @@ def is_toolkit_folder(folder: str) -> bool:
 
 @cache
 def cuda_header_names() -> frozenset[str]:
-    """Return all possible first parts of header names that CUDA's headers include or test with ``__has_include``."""
+    """Return the names of the files and folders at the top of CUDA's header folders, and names that its headers test.
+
+    The path of each header that CUDA's headers include, or test with ``__has_include``, begins with one of them.
+    """
     names = {entry for folder in toolkit_folders() for entry in os.listdir(folder)}
     return frozenset(names).union(_ASKED_BY_CUDAS.split())
 
@@ -251,7 +257,7 @@ def wheel_for(header: str) -> str | None:
 
 
 def file_mark(path: str | None) -> str:
-    """Return name, size and time of a file, which identify a library without a package version."""
+    """Return name, size and time of a file as a text, which identify a library; ``"unknown"`` for None."""
     if path is None:
         return "unknown"
     real = Path(path).resolve()
@@ -299,7 +305,7 @@ _ENLARGED_IN: Final = (
 
 
 def header_of(name: str) -> str | None:
-    """Return the header that declares `name`, or None."""
+    """Return the header that declares the C++ name or macro `name`, from a table, or None."""
     return next((header for pattern, header in _DECLARED_IN if re.fullmatch(pattern, name)), None)
 
 

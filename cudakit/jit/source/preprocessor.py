@@ -89,7 +89,10 @@ class _Conditional:
 
 @dataclass(slots=True)
 class _Layer:
-    """Macros that an undecided branch defines (True) or undefines (False; None: undecided), and its assumptions."""
+    """Macros that an undecided branch defines (True) or undefines (False; None: undecided), and its assumptions.
+
+    `assumed` has the conditions that are true or false inside the branch.
+    """
 
     macros: dict[str, bool | None] = field(default_factory=dict)
     assumed: dict[str, bool] = field(default_factory=dict)
@@ -114,14 +117,17 @@ class Conditions:
         return any(conditional.verdict is False for conditional in self._open)
 
     def verdict(self, word: str, rest: str) -> bool | None:
-        """Return whether the condition of a directive, such as ``#if`` or ``#ifdef``, is true; None if undecided."""
+        """Return whether the condition of a directive is true; None if undecided.
+
+        `word` is ``if``, ``ifdef`` or ``ifndef``, and `rest` the text after it.
+        """
         return self._value(_test(word, rest))
 
     def read(self, word: str, rest: str, is_guard: bool = False) -> None:
-        """Process a directive; `is_guard` for the ``#ifndef`` around a whole header.
+        """Process a directive: `word` is its name, such as ``if`` or ``define``, and `rest` the text after it.
 
-        A guard that is not surely defined counts as undefined: if it is defined, the header was read before, with all
-        its includes.
+        `is_guard` is for the ``#ifndef`` around a whole header. A guard that is not surely defined counts as undefined:
+        if it is defined, the header was read before, with all its includes.
         """
         if word in ("if", "ifdef", "ifndef"):
             test = _test(word, rest)
@@ -143,7 +149,10 @@ class Conditions:
             self._set(names[0], None)
 
     def _enter(self, conditional: _Conditional, test: str, verdict: bool | None) -> None:
-        """Begin a branch of `conditional` under `test`."""
+        """Begin a branch of `conditional` whose condition is `test`.
+
+        `verdict` says whether `test` is true; None if undecided.
+        """
         layer = _Layer()
         was_settled = conditional.is_settled
         conditional.is_settled |= verdict is True
@@ -179,7 +188,10 @@ class Conditions:
                 del layer.assumed[test]
 
     def _lookup(self, name: str) -> bool | None:
-        """Return whether a macro is defined, or a condition assumed true; None if undecided."""
+        """Return whether a macro is defined, or whether a condition was assumed true or false; None if undecided.
+
+        `name` is the macro, or ``#if`` and the condition.
+        """
         for layer in reversed(self._layers):
             if name in layer.macros:
                 return layer.macros[name]
@@ -255,7 +267,10 @@ def branchings(directives: Iterable[re.Match[str]]) -> list[Branching]:
 
 
 def _test(word: str, rest: str) -> str:
-    """Return the condition of an ``#if``, ``#ifdef`` or ``#ifndef`` as an expression on one line."""
+    """Return the condition of a directive as an expression on one line: ``#ifdef X`` is ``defined(X)``.
+
+    `word` is ``if``, ``ifdef`` or ``ifndef``, and `rest` the text after it.
+    """
     text = " ".join(rest.replace("\\\n", " ").split())
     if word == "if":
         return text
@@ -264,7 +279,7 @@ def _test(word: str, rest: str) -> str:
 
 
 def _implied(test: str, value: bool) -> dict[str, bool]:
-    """Return the verdicts that follow if `test` is true or false.
+    """Return the assumption that follows from `test` being `value`, as a dict of one entry.
 
     The key is the macro if the test is only a ``defined`` of it, and otherwise ``#if`` and the test.
     """
@@ -464,7 +479,11 @@ def line_at(text: str, marks: Sequence[tuple[int, int]], offset: int) -> int:
 
 
 def conditions_around(text: str, offset: int) -> list[tuple[int, str]]:
-    """Return line and text of each conditional directive whose branch contains `offset`, outermost first."""
+    """Return pairs (line, text) for each preprocessor conditional around `offset`, outermost first.
+
+    The text is the directive that begins the branch at `offset`, such as ``#else of #if X``. Include guards are left
+    out.
+    """
     result: list[tuple[int, str]] = []
     marks = line_marks(text)
     for group in branchings(DIRECTIVE.finditer(without_literals(text))):

@@ -78,7 +78,7 @@ class Source:
         return hashlib.sha256(self.text.encode() + (self.code or b"")).hexdigest()
 
     def named(self, file: str) -> str:
-        """Return the name of a file in the compiler's messages: `name` if the file is this source."""
+        """Return the name of a file in the compiler's messages: this source's `name` if `file` is it, else `file`."""
         # The compiler adds its working directory to the name of a string.
         is_this = file.endswith(f"/{self.name}") if self.folder is None else file == str(Path(self.name).absolute())
         return self.name if is_this else file
@@ -159,7 +159,10 @@ def _from_code(path: Path, data: bytes, code_format: str, head: str | None) -> S
 
 
 def _listed(folder: Path) -> list[str]:
-    """Return the concepts of the template files in a folder."""
+    """Return the concepts of the template files in a folder: their names without ``.cuh``, sorted.
+
+    Files in its subfolder ``tile`` are listed as ``tile/<name>``.
+    """
     parts = [part for part in ("", "tile/") if (folder / part).is_dir()]
     names = [f"{part}{name}" for part in parts for name in os.listdir(folder / part)]
     return sorted(name.removesuffix(".cuh") for name in names if name.endswith(".cuh"))

@@ -155,7 +155,7 @@ class _Deduction:
                     self.bind(inner, self.spell(real, f"argument {parameter.name}"), parameter, evidence)
 
     def unify_weak(self, parameter: Parameter, evidence: Evidence) -> None:
-        """Let a Python number decide what no typed argument has decided (NumPy's rule for Python scalars)."""
+        """Deduce a type from a Python number, if no other argument has decided it (NumPy's rule for Python scalars)."""
         cpp = without_const(parameter.type)
         if isinstance(cpp, Named) and cpp.arguments is None and cpp.name in self.parameters:
             pack = parameter.pack and self.parameters[cpp.name].pack
@@ -166,7 +166,13 @@ class _Deduction:
                 )
 
     def finish(self) -> dict[str, Deduced]:
-        """Return all template arguments up to the last one that is needed, defaults filled in."""
+        """Return all template arguments up to the last deduced or explicit one, in order, with defaults filled in.
+
+        Raises
+        ------
+        TemplateError
+            If an argument is missing and has no default.
+        """
         parameters = self.signature.template_parameters
         last = max((i for i, p in enumerate(parameters) if p.name in self.arguments), default=-1)
         result: dict[str, Deduced] = {}
@@ -186,7 +192,7 @@ class _Deduction:
 
 
 def substitute_text(text: str, arguments: Mapping[str, Deduced]) -> str:
-    """Replace each template parameter's name in `text`, as a whole word, by its argument."""
+    """Replace each template parameter's name in `text`, as a whole word, by its argument. Packs are not replaced."""
     out, word = [], ""
     for character in text + "\0":
         if character.isalnum() or character == "_":
@@ -289,7 +295,13 @@ def _by_name(item: Any) -> Mapping[str, Any] | None:
 
 
 def argument_text(signature: Signature, parameter: TemplateParameter, value: Any, book: TypeBook) -> str:
-    """Return the C++ source of a template argument."""
+    """Return the C++ source of a template argument that the user passed as `value`.
+
+    Raises
+    ------
+    TemplateError
+        If the value does not fit the parameter.
+    """
     where = f"{signature.name}: template argument {parameter.name}"
     if isinstance(value, str):
         if not value.strip():

@@ -141,7 +141,15 @@ def _extra(fields: Any) -> tuple[tuple[str, Any], ...]:
 
 
 def _linkable(item: Any) -> Source | Path | bytes:
-    """Return an input of the linker as a hashable record: a source, a file or code."""
+    """Return an input of the linker as a hashable record: a source, a file's path, or the bytes of code.
+
+    A string with a brace, a semicolon or a newline is a source, any other string a path.
+
+    Raises
+    ------
+    ArgumentError
+        For any other object.
+    """
     if isinstance(item, str):
         return Source(item, "<linked text>") if not {"{", ";", "\n"}.isdisjoint(item) else Path(item)
     if isinstance(item, Source | bytes):
@@ -209,7 +217,9 @@ def unknown_arch(where: str, arch: object, expected: str = "a name such as 'sm_9
 
 
 def check_target(kernel: str, arch: Any, target: Any) -> None:
-    """Raise for an unknown arch or an unknown target.
+    """Raise for an unknown arch or an unknown target (a format of the compiled code).
+
+    `kernel` is a name for the message.
 
     Raises
     ------

@@ -153,7 +153,10 @@ def _arguments(signature: Signature, arguments: Mapping[str, Deduced]) -> dict[s
 
 
 def resolved(cpp: CppType, declarations: Declarations) -> CppType:
-    """Replace the source's own aliases in `cpp`, each once, so that an alias of itself ends."""
+    """Return `cpp` with the source's type aliases replaced by their meanings, also inside other aliases.
+
+    The number of rounds is limited, so that an alias of itself ends.
+    """
     aliases: dict[str, CppType | str] = dict(declarations.aliases)
     for _ in range(len(aliases)):
         followed = substitute(cpp, aliases)
@@ -224,10 +227,10 @@ def bound_parameter(
 
 
 def agreed(read: BoundParameter, compiled: BoundParameter) -> BoundParameter:
-    """Merge a parameter's description by the signature with the compiler's; the compiler's wins if they differ.
+    """Return one of two descriptions of a parameter: `read` is from the signature, `compiled` from the compiler.
 
-    The signature knows the user's own name of the type. It also knows complex numbers and function objects, which the
-    compiler calls vectors and classes.
+    It is `read` if both agree, or if only the signature knows the type. Complex numbers and function objects are
+    vectors and classes to the compiler. Otherwise it is `compiled`.
     """
     if read.category == "unknown":
         return read if compiled.category == "unknown" and read.dtype is not None else compiled
@@ -296,7 +299,10 @@ def _strided_parameter(name: str, cpp: Named) -> BoundParameter:
 
 
 def _written(signature: Signature) -> set[str]:
-    """Return the names of the tensor parameters that all signatures of a kernel write out, prototypes included."""
+    """Return the names of the tensor parameters whose offsets are known in all declarations of a kernel.
+
+    Prototypes count too.
+    """
     names = [parameter.name or f"parameter[{k}]" for k, parameter in enumerate(signature.parameters or ())]
     names_by_head = [{names[position] for position, *_ in head.parameters} for head in signature.heads]
     return set.intersection(*names_by_head) if names_by_head else set()
@@ -329,7 +335,7 @@ def _tensor_parameter(name: str, cpp: Named, signature: Signature | None, eviden
 
 
 class Edit(NamedTuple):
-    """A replacement for a part of the source."""
+    """A replacement for a part of the source: `text` replaces the characters from `start` to before `end`."""
 
     start: int
     end: int
@@ -369,7 +375,7 @@ def edits_of(
 
 
 def _edits(signature: Signature, layouts: Sequence[tuple[int, TensorLayout]]) -> Iterator[Edit]:
-    """Yield the edits of a kernel, by rank and layout of each parameter."""
+    """Yield the edits of a kernel's declarations. `layouts` has rank and layout for each parameter, by position."""
     assert signature.parameters is not None
     for head in signature.heads:
         definitions = []
@@ -506,9 +512,9 @@ class Specialization(NamedTuple):
         return ", ".join(name for name, _ in self.requested) or "no kernel"
 
     def among(self, others: Iterable[Specialization]) -> Specialization:
-        """Return the specialization that holds this one and `others`, without the `checks` of `others`.
+        """Return a copy whose code contains the kernels of `others` too, without the `checks` of `others`.
 
-        The order of the specializations does not matter, but for the checks.
+        Any specialization of the same group gives the same code: their order does not matter, except for the checks.
         """
         others = {*others} - {self}
         if not others:
@@ -592,7 +598,12 @@ def bare(
     names: Names | None = None,
     is_tile: bool = False,
 ) -> Specialization:
-    """Return the part that all specializations of a module contain: variables and plain kernels."""
+    """Return a specialization of no kernel, with the content that all specializations of a module contain.
+
+    These are the variables, and the kernels without template parameters or overloads. With `is_tile`, they are the tile
+    kernels, without variables. `names` are the source's names; by default they are read from the source and its
+    headers.
+    """
     names = names or names_of(source, declarations, options)
     counts = Counter(signature.name for signature in declarations.kernels)
     kernels = []
@@ -654,7 +665,7 @@ def _function_type(
 
 
 def _open(symbol: Symbol, names: Names) -> bool:
-    """Return whether only the compiler can resolve the type of a variable."""
+    """Return whether only the compiler can tell the type or the extents of a variable."""
     cpp = without_const(resolved(symbol.type, names.declarations))
     plain = scalar_dtype(cpp) is not None and not names.unsure(symbol.type, ())
     return not (plain and all(extent.isdigit() for extent in symbol.extents))
@@ -670,7 +681,11 @@ def _doubtful(signature: Signature, arguments: Iterable[str], names: Names) -> b
 def _checks(
     expression: str, parameters: tuple[BoundParameter, ...] | None, evidence: tuple[Evidence, ...], doubtful: bool
 ) -> Iterator[str]:
-    """Yield assertions about the types of parameters whose arguments have a dtype."""
+    """Yield C++ assertions about the types of parameters whose arguments have a dtype.
+
+    `expression` is the kernel's name expression. `doubtful` says whether names in its types are ambiguous, which adds
+    assertions about structs.
+    """
     compiled_position = 0
     for number, argument in enumerate(evidence):
         dtype = argument.dtype

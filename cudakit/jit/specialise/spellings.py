@@ -56,7 +56,10 @@ class Names(NamedTuple):
         return bool(self._like(name)) or not self.complete
 
     def _like(self, name: str) -> set[str]:
-        """Return the qualified names of types with the last part of `name`. Headers without the word are not parsed."""
+        """Return the qualified names of all declared types whose last part is that of `name`.
+
+        Headers that do not contain the word are not parsed.
+        """
         last = name.rpartition("::")[2]
         parsed = [self.declarations, *(_parsed(text) for text in self.texts[1:] if last in text)]
         names = {type_name for declarations in parsed for type_name in _types_of(declarations)}
@@ -65,7 +68,8 @@ class Names(NamedTuple):
     def unsure(self, cpp: CppType, own: Container[str]) -> bool:
         """Return whether a name in a type, or in the type that it is an alias of, is ambiguous.
 
-        Names in `own`, the template parameters, are not.
+        A name is ambiguous if a macro or another declaration may change its meaning. Names in `own`, the template
+        parameters, are not.
         """
         aliases: Mapping[str, CppType] = dict(self.declarations.aliases)
         pending, visited = list(names_in(cpp)), set[str]()
@@ -129,7 +133,7 @@ def _types_of(declarations: Declarations) -> set[str]:
 
 
 def _has_meaning(name: str) -> bool:
-    """Return whether a name has a meaning here without a declaration. The compiler resolves all other names anyway."""
+    """Return whether cudakit knows the type of this name, qualified or not, without a declaration in the source."""
     last = name.rpartition("::")[2]
     names = ("complex", "strided", "byte", "void", "CUtensorMap")
     return last in names or is_fundamental(name) or vector(name) is not None or scalar(name) is not None
@@ -184,7 +188,10 @@ class TypeBook:
         self.written: dict[str, np.dtype] = {}
 
     def spell(self, dtype: np.dtype, where: str) -> str:
-        """Return the C++ type of `dtype`; a structured dtype becomes a generated struct."""
+        """Return the C++ type of `dtype`; a structured dtype becomes a generated struct.
+
+        `where` begins the error's message.
+        """
         if dtype.names is None:
             return structs.spelling(dtype, where)
         return self.name_struct(dtype, structs.struct_name(dtype))
@@ -193,7 +200,11 @@ class TypeBook:
         return self.structs.setdefault(dtype, name)
 
     def functor(self, text: str, parameter: str) -> str:
-        """Return the type name of a function object: a name unchanged, or the generated name of a snippet of C++."""
+        """Return the type name of a function object: `text` if it is a name, else the name of its struct or lambda.
+
+        The source of a struct or lambda is kept in `snippets`. `parameter` is the template parameter's name, for
+        messages.
+        """
         text = text.strip()
         if "{" not in text:
             return text
@@ -225,7 +236,10 @@ class TypeBook:
         return self.written.get(name) or next(dtypes, None)
 
     def prelude(self, texts: Iterable[str], names: Names) -> tuple[str, ...]:
-        """Return the headers that `texts` need, and the structs that the source does not declare, one by one."""
+        """Return C++ source, piece by piece: an ``#include`` for each header that `texts` need, then generated structs.
+
+        Structs that the source declares are left out.
+        """
         names_by_dtype: dict[np.dtype, str] = {}
         definitions = "".join(
             structs.definition(name, dtype, names_by_dtype)
@@ -245,7 +259,10 @@ class TypeBook:
         return (*(f"#include <{header}>\n" for header in included), *re.findall(r"struct [^}]*\};\n", definitions))
 
     def checks(self, checks: Iterable[str]) -> str:
-        """Return the assertions about layouts: of the structs so far, and those in `checks`."""
+        """Return C++ source with assertions about the layouts of the structs so far, and the assertions in `checks`.
+
+        It is ``""`` if there are none.
+        """
         own = [
             structs.struct_assertions(f"struct_{number}", name, name, dtype)
             for number, (dtype, name) in enumerate(self.structs.items())
