@@ -294,9 +294,9 @@ def limit(size: int | None, kind: str = "device") -> Limit:
 
 
 def _set_limit(size: int | None, memory_kind: str) -> int | None:
-    """Set the limit of a kind of memory to `size` bytes (None: no limit of cudakit's). Return the former limit.
+    """Set the limit of a kind of memory to `size` bytes. Return the former limit. The kinds are those of `limit`.
 
-    The kinds are those of `limit`.
+    None is no limit, or for the stack and the heap of kernels the device's default.
     """
     if memory_kind == "pinned":
         pool = pinned.pool()
