@@ -67,11 +67,11 @@ def check_dtype(op: str, name: str, dtype: np.dtype) -> None:
 
 
 def promoted(op: str, variable: str, types: Sequence[tuple[str, np.dtype | type]]) -> np.dtype:
-    """Return NumPy's promotion of several types. Python numbers, represented by their classes, are weak.
+    """Return NumPy's common dtype of several types. Python numbers, represented by their classes, are weak.
 
     Parameters
     ----------
-    op, what : str
+    op, variable : str
         Names of the op and of the type variable, for messages.
     types : sequence of (str, dtype or class)
         Name of each argument, and its type as `dtype_of` returned it.
@@ -150,7 +150,10 @@ def deduce_types(
 
 
 def _check_input(op: str, parameter: Parameter, actual: np.dtype, expected: np.dtype | None) -> None:
-    """Raise if an array cannot be read as the parameter's type."""
+    """Raise if an array of dtype `actual` cannot be read as `expected`, the parameter's dtype in this call.
+
+    A raw array must have exactly this dtype. Other arrays may have a dtype that converts without loss.
+    """
     assert expected is not None  # deduced, or declared
     if actual == expected:
         return
@@ -202,9 +205,10 @@ class CallArguments(NamedTuple):
         return [value for value, layout in zip(self.values, self.layouts, strict=True) if type(layout) is tuple]
 
     def apart(self, of: Declared, outs: Sequence[Any], may_be: Callable[[int, Parameter], bool]) -> CallArguments:
-        """Return these arguments with copies of the arrays that an output overlaps.
+        """Return these arguments, with a copy of each input array that overlaps an output.
 
-        ``may_be(k, p)`` says whether value k may be the memory of output p itself.
+        `outs` has the caller's array, or None, for each output. ``may_be(k, p)`` says whether input k may be exactly
+        the memory of output p. It is then not copied.
         """
         values, layouts = list(self.values), list(self.layouts)
         for out, p in zip(outs, of.outputs, strict=True):
@@ -217,7 +221,9 @@ class CallArguments(NamedTuple):
 
 
 def gather(of: Declared, args: tuple[Any, ...], stream: Any, more: Sequence[tuple[str, Any]] = ()) -> CallArguments:
-    """Return the arguments of a call. The arrays of `more`, by their names, follow the inputs.
+    """Return the inputs `args` of a call as arrays of one execution place and numbers, with their layouts.
+
+    `more` has further arrays as (name, array). They follow the inputs in the result.
 
     Raises
     ------
@@ -321,7 +327,10 @@ def _is_record(value: np.ndarray) -> bool:
 
 
 def place_for(op: str, stream: Any, arrays: list[tuple[str, Any]]) -> tuple[ArrayPlace, list[Any]]:
-    """Return the execution place of a call: that of its arrays, or without arrays that of its stream."""
+    """Return the execution place of a call, and its arrays as arrays of this place.
+
+    `arrays` has names and arrays. Without arrays the place is the stream's, or the default place for stream None.
+    """
     if arrays:
         return array_place(op, stream, *arrays)
     place = default_place() if stream is None else place_of(stream)
@@ -329,7 +338,15 @@ def place_for(op: str, stream: Any, arrays: list[tuple[str, Any]]) -> tuple[Arra
 
 
 def split(recipe: Declared, args: tuple[Any, ...], out: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Return the inputs, and an array or None for each output."""
+    """Return the inputs of a call, and its outputs: the caller's array or None (a new array) for each output.
+
+    The outputs may follow the inputs in `args` if `out` is None.
+
+    Raises
+    ------
+    ArgumentError
+        The number of arguments or of outputs does not fit.
+    """
     inputs, outputs = len(recipe.inputs), len(recipe.outputs)
     if len(args) == inputs + outputs and out is None:
         return args[:inputs], args[inputs:]
@@ -341,7 +358,7 @@ def split(recipe: Declared, args: tuple[Any, ...], out: Any) -> tuple[tuple[Any,
 
 
 def outs_of(of: Declared, out: Any) -> tuple[Any, ...]:
-    """Return an array or None for each output.
+    """Return `out` as a tuple: an array, or None for a new array, for each output.
 
     Raises
     ------
@@ -379,7 +396,10 @@ def gather_all(
 
 
 def delivered(outs: Sequence[Any], results: Sequence[Any]) -> Any:
-    """Return the results of a call: the caller's own objects, which may be another library's, and new arrays."""
+    """Return what a call returns: for each output the caller's own object in `outs`, or the new array if it is None.
+
+    One output is returned as it is, several outputs as a tuple.
+    """
     own = [result if out is None else out for result, out in zip(results, outs, strict=True)]
     return own[0] if len(own) == 1 else tuple(own)
 

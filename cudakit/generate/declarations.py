@@ -96,7 +96,10 @@ class Declared:
         return name in names_in(text) or ("#define" in self.preamble and name in names_in(self.preamble))
 
     def includes(self, header: str, texts: Iterable[str | None], *types: str) -> str:
-        """Return the headers for the arguments' types, `types`, `header` and the user's `texts`."""
+        """Return the ``#include`` lines of a kernel: headers of the arguments' types and of C++ `types`, then `header`.
+
+        `texts` are C++ of the user. If they use ``complex<…>``, its declaration follows.
+        """
         names = {*(p.type for p in (*self.inputs, *self.outputs) if p.dtype is not None), *types}
         headers = {HEADER[name] for name in (name.partition("<")[0] for name in names) if name in HEADER}
         listed = "".join(f"#include <{name}>\n" for name in (*sorted(headers), header))
@@ -104,7 +107,10 @@ class Declared:
 
     @property
     def placed_preamble(self) -> str:
-        """Lines with the preamble, or an empty string."""
+        """The preamble with line directives, so that errors name lines of the preamble.
+
+        An empty string if there is no preamble.
+        """
         return placed(self.preamble, f"<{self.name} preamble>") if self.preamble.strip() else ""
 
 
@@ -278,12 +284,18 @@ _BACK = "#line back"
 
 
 def placed(text: str, file: str) -> str:
-    """Return `text` with line directives: the compiler reports its lines as lines of `file`. Ended by `numbered`."""
+    """Return `text` after a line directive: the compiler reports its lines as lines of `file`.
+
+    A marker line follows the text. `numbered` must replace the marker in the whole source.
+    """
     return f'#line 1 "{file}"\n{text}\n{_BACK}\n'
 
 
 def numbered(text: str, file: str) -> str:
-    """Return generated source in which lines after each `placed` text are reported as lines of `file`."""
+    """Return generated source with a line directive in place of the marker line after each `placed` text.
+
+    The compiler then reports the lines that follow by their numbers in the source, as lines of `file`.
+    """
     lines = text.split("\n")
     return "\n".join(f'#line {k + 2} "{file}"' if line == _BACK else line for k, line in enumerate(lines))
 
@@ -295,7 +307,7 @@ def template_head(names: Iterable[str]) -> str:
 
 
 def template_arguments(names: Iterable[str]) -> str:
-    """Return the template arguments behind a template's name."""
+    """Return `names` as C++ template arguments, such as ``<T, U>``; an empty string for none."""
     listed = ", ".join(names)
     return f"<{listed}>" if listed else ""
 
@@ -363,7 +375,9 @@ def statement(op: str, part: str, text: str) -> str:
 
 
 def check_set(op: str, part: str, text: str, names: Iterable[str], preamble: str = "") -> None:
-    """Raise if statements do not set an output, which would keep its old elements.
+    """Raise if the C++ statements `text` do not name all outputs `names`. An output that is not set keeps old elements.
+
+    If the preamble has macros, a name in the preamble counts, too.
 
     Raises
     ------
@@ -395,7 +409,7 @@ def is_set_first(body: str, name: str) -> bool:
 
 
 def explained(of: Declared, error: CompileError, names: Mapping[str, tuple[str, ...]]) -> CompileError:
-    """Return the error with the names that an expression may use, if it used an unknown name.
+    """Return a new error, with the names that an expression may use if it used an unknown name.
 
     The compiler's notes on cudakit's own templates, each hundreds of characters long, are left out. They are in the
     log.
@@ -403,7 +417,7 @@ def explained(of: Declared, error: CompileError, names: Mapping[str, tuple[str, 
     Parameters
     ----------
     names : mapping
-        Names that each part of the user's source has besides type variables.
+        For each part of the user's source, such as ``expression``: the names it may use besides type variables.
     """
     text = re.sub(r"\n +(?:detected during )?instantiation of [^\n]*cudakit[^\n]*", "", str(error))
     text = re.sub(r"\n +detected during:(?!\n +instantiation of )", "", text)

@@ -277,7 +277,11 @@ class Elementwise(GeneratedFunction):
         return launch, job
 
     def _job(self, call: CallArguments, outs: Sequence[Any], size: Any, apart: bool, block: int | None) -> _Formed:
-        """Return form and job for calls with these layouts. `outs` are the output arrays of the call."""
+        """Return form and job for calls with these layouts.
+
+        `outs` are the caller's output arrays as arrays of the place, or None. `apart`: no input overlaps an output.
+        `block` is the number of threads of a block, or None.
+        """
         recipe, inputs = self.recipe, len(self.recipe.inputs)
         inputs_, masks = call.layouts[:inputs], call.layouts[inputs:]
         for dtype, _, _ in masks:
@@ -320,7 +324,11 @@ class Elementwise(GeneratedFunction):
         apart: bool,
         block: int | None,
     ) -> tuple[Form, Job]:
-        """Return the kernel and launch of a call with elements. `mine` says which outputs are the caller's."""
+        """Return the form and the job of a call with at least one element. The job has its kernel.
+
+        An input is None if it is a number. `mask` is the layout of `where`. `mine` says which outputs are the caller's.
+        `apart`: no input overlaps an output.
+        """
         form, job = plan(self.recipe, inputs, mask, outputs, mine, shape, types, apart, block)
         return form, job._replace(kernel=self._bound(form, inputs, outputs, types))
 
@@ -353,7 +361,13 @@ class Elementwise(GeneratedFunction):
         return kernel[arguments] if arguments else kernel
 
     def _block(self, size: Any) -> int | None:
-        """Return the threads of a block, if the call sets them."""
+        """Return the call's `block_size` as an int, or None for the default.
+
+        Raises
+        ------
+        ArgumentError
+            The value is no int from 1 to 1024.
+        """
         if size is None or (isinstance(size, int | np.integer) and 0 < size <= 1024):
             return size if size is None else int(size)
         raise ArgumentError(f"{self.recipe.name}: block_size must be an int, 1 to 1024 threads, got {shortened(size)}")

@@ -134,7 +134,7 @@ class ElementwiseRecipe(Declared):
 
 
 def needs_layout(recipe: ElementwiseRecipe, form: Form) -> bool:
-    """Return whether the kernel takes a record of extents and steps."""
+    """Return whether the kernel has a parameter ``layout_``, which holds extents and steps of the arrays."""
     views = any(role.mode == "view" for role in (*form.inputs, *form.outputs))
     return form.walk != "flat" or views or recipe.uses("_ind") or recipe.uses("_shape")
 
@@ -147,7 +147,7 @@ def kernel_text(recipe: ElementwiseRecipe, form: Form) -> str:
 
 
 def _function(recipe: ElementwiseRecipe, form: Form) -> str:
-    """Return the device function that contains the expression."""
+    """Return C++ of the device function that contains the user's expression. The kernel calls it for each element."""
     parameters = []
     for p, role in zip(recipe.inputs, form.inputs, strict=True):
         parameters.append(_raw(p, role, "const ") if p.raw else f"const {seen_type(p.type)} {p.name}")
@@ -168,7 +168,10 @@ def _raw(p: Parameter, role: Role, const: str) -> str:
 
 
 def _expression_names(recipe: ElementwiseRecipe, form: Form) -> list[tuple[str, str, str]]:
-    """Return the names of an expression beside its arguments: name, parameter, and the value from the kernel."""
+    """Return the names that an expression has beside its arguments: ``i``, ``n``, ``_ind`` and ``_shape``.
+
+    For each: the name, its C++ declaration as a parameter, and C++ of the value that the kernel passes.
+    """
     counted = "k_"
     if form.walk == "tiled" or form.reordered:
         counted += ", layout_.steps_i"
@@ -241,7 +244,10 @@ def _kernel(recipe: ElementwiseRecipe, form: Form) -> str:
 
 
 def _run(form: Form, tiles: Sequence[tuple[str, str]], steps: Sequence[str]) -> list[str]:
-    """Return lines that run `steps` for the elements of a thread."""
+    """Return C++ lines of a kernel that run the lines `steps` for the elements of a thread.
+
+    `tiles` has name and C++ type of each array that is read by way of a tile in shared memory.
+    """
     apart = "true" if form.apart else "false"
     if form.walk == "tiled":
         return [
@@ -263,7 +269,10 @@ def _run(form: Form, tiles: Sequence[tuple[str, str]], steps: Sequence[str]) -> 
 
 
 def _loading(p: Parameter, role: Role, form: Form, const: str = "const ") -> list[str]:
-    """Return lines that load an argument's elements, or none if it needs no load."""
+    """Return C++ lines with which the kernel loads an argument's elements; none for a number or a plain pointer.
+
+    `const` is ``"const "`` for an input, and empty for an output.
+    """
     name, cpp_type = p.name, form.type_of(p.type)
     match role.mode:
         case "dense":
@@ -288,7 +297,10 @@ def _loading(p: Parameter, role: Role, form: Form, const: str = "const ") -> lis
 
 
 def _pointer(p: Parameter, form: Form, const: str, pointer: str) -> str:
-    """Return a raw argument's memory as the object that the expression sees."""
+    """Return C++ that converts `pointer`, C++ of a raw argument's address, to the pointer that the expression sees.
+
+    `const` is ``"const "`` for an input, and empty for an output.
+    """
     cpp_type = form.type_of(p.type)
     if cpp_type != p.type:
         return f"reinterpret_cast<{const}{cpp_type}*>({pointer})"
@@ -296,7 +308,9 @@ def _pointer(p: Parameter, form: Form, const: str, pointer: str) -> str:
 
 
 def _element(p: Parameter, role: Role, form: Form, const: str = "const ") -> str:
-    """Return the argument of the device function for a parameter."""
+    """Return C++ that the kernel passes to the device function for a parameter: an element, a number, a pointer or a
+    view.
+    """
     if role.mode == "pointer":
         return _pointer(p, form, const, p.name)
     if role.mode == "value":
@@ -305,7 +319,10 @@ def _element(p: Parameter, role: Role, form: Form, const: str = "const ") -> str
 
 
 def _wrapped(head: str, parameters: Sequence[str]) -> str:
-    """Return a function's head, with its parameters on a line of their own if one line would be too long."""
+    """Return C++ `head` with the parameters and ``)``.
+
+    The parameters are on a line of their own if one line would be too long.
+    """
     listed = ", ".join(parameters)
     if len(head.rpartition("\n")[2]) + len(listed) <= 116:
         return f"{head}{listed})"
@@ -321,7 +338,10 @@ _MANY = 1 << 22
 
 
 class _Array:
-    """An array of elements while its launch is planned."""
+    """An array that is read or written element by element, while its launch is planned.
+
+    It holds the access mode (see `Role`) and the steps in elements along the dimensions of the result.
+    """
 
     def __init__(self, op: str, p: Parameter, layout: Layout, shape: tuple[int, ...]) -> None:
         self.p, self.layout = p, layout
@@ -468,9 +488,10 @@ def _needs_view(name: str, body: str) -> bool:
 def _arranged(
     shape: tuple[int, ...], readers: Sequence[_Array], writers: Sequence[_Array], counts: bool
 ) -> tuple[Any, tuple[int, ...], tuple[int, ...]]:
-    """Return the kind of kernel, extents, and steps of the element's number.
+    """Merge dimensions as far as possible, and set steps and mode of each array for the merged dimensions.
 
-    Dimensions are merged as far as possible, in the order of the result.
+    Return ``"flat"`` or ``"strided"``, the merged extents, and the steps of the element's row-major number. `counts`:
+    the kernel needs this number. Dimensions are in the order in which the first output is stored.
     """
     arrays = [*readers, *writers]
     leading = arrays[len(readers) % max(1, len(arrays))].steps if arrays else (0,) * len(shape)
@@ -496,9 +517,10 @@ def _tiled(
     steps_i: tuple[int, ...],
     widest: int,
 ) -> tuple[Any, tuple[int, ...], tuple[int, ...], int]:
-    """Return the values of `_arranged` for a kernel with tiles, and the tiles' side.
+    """Choose whether a strided kernel uses tiles: for inputs that are contiguous in another dimension than the result.
 
-    Tiles are for inputs that are contiguous in another dimension than the result.
+    Return ``"tiled"`` or ``"strided"``, extents, steps of the element's number, and the side of a tile (0 without
+    tiles). `widest` is the size of the widest element in bytes.
     """
     last = len(extents) - 1
     strided = "strided", extents, steps_i, 0
@@ -533,7 +555,11 @@ def _tiled(
 
 
 def _side(widest: int, rows: int, columns: int, size: int) -> int:
-    """Return the side of a tile."""
+    """Return the side of a square tile in elements: 16, 32, 64 or 128.
+
+    `widest` is the size of the widest element in bytes. `rows` and `columns` are the extents that the tiles cover,
+    `size` is the number of all elements.
+    """
     large = size >= _MANY and min(rows, columns) > 32
     if widest == 1 and large and min(rows, columns) >= 128:
         return 128
@@ -541,7 +567,10 @@ def _side(widest: int, rows: int, columns: int, size: int) -> int:
 
 
 def _nearest(steps: tuple[int, ...], extents: tuple[int, ...]) -> int | None:
-    """Return the dimension with a smaller step than the last one, or None if none is worth a tile."""
+    """Return the dimension along which an array has the smallest step, if this is smaller than the last one's.
+
+    The result is the dimension's number. It is None if no dimension is worth a tile.
+    """
     *others, last = steps
     if abs(last) <= 1:
         return None

@@ -50,7 +50,9 @@ INITIAL = "initial_"
 def declared(
     name: str, inputs: str, outputs: str, preamble: str, before: tuple[str, ...], after: tuple[str, ...]
 ) -> Declared:
-    """Return the arguments that two texts declare. `before` and `after` are further names in expressions.
+    """Return the arguments that the declarations `inputs` and `outputs` declare.
+
+    `before` are the names that an input must not have, `after` the names that an output must not have.
 
     Raises
     ------
@@ -74,7 +76,10 @@ def declared(
 
 @dataclass(frozen=True)
 class FoldRecipe(Declared):
-    """The declarations of a reduction or a scan. `acc` None: the type in which the map's values are summed."""
+    """The declarations of a reduction or a scan, with the C++ expressions `map`, `reduce` and `identity`.
+
+    `acc` is the type in which values are combined. None: the type follows from the map.
+    """
 
     map: str
     reduce: str
@@ -101,7 +106,11 @@ class FoldRecipe(Declared):
             return str(self.acc)
 
     def heads(self, header: str, *texts: str | None) -> str:
-        """Return the headers for arguments, accumulator, expressions and `texts`, then the preamble."""
+        """Return the beginning of the source: ``#include`` lines, then the preamble.
+
+        The includes are for arguments, accumulator, expressions and `texts` (further C++ of the user), and for
+        `header`.
+        """
         types = () if self.acc is None else (self.acc_type,)
         texts = (self.map, self.reduce, self.identity, self.acc, *texts)
         return self.includes(header, texts, *types) + self.placed_preamble
@@ -183,7 +192,7 @@ def output_dtypes(of: Declared, types: Mapping[str, np.dtype]) -> tuple[np.dtype
 
 
 def new_target(place: ArrayPlace, shape: tuple[int, ...], dtype: np.dtype) -> Target:
-    """Return a new array for an output."""
+    """Return the `Target` of a new array: the kernel writes the array that the call returns."""
     result = place.empty(shape, dtype)
     return Target(result, result)
 
@@ -197,7 +206,9 @@ def target(
     dtype: np.dtype,
     any_strides: bool = False,
 ) -> Target:
-    """Return the array of an output: `out` after checks, or a new array.
+    """Return the `Target` of an output: the array that the kernel writes, and the array that the call returns.
+
+    They differ if the kernel cannot write `out` directly. `settled` copies the result then. `out` None: a new array.
 
     Parameters
     ----------
@@ -220,14 +231,20 @@ def target(
 
 
 def _is_as_new(place: ArrayPlace, out: Any, shape: tuple[int, ...], dtype: np.dtype) -> bool:
-    """Return whether an output has the layout of a new array. The check is quick and may miss it."""
+    """Return True if `out` is CuPy's own array, C-contiguous, of this shape and dtype.
+
+    The check is quick. It is False for every NumPy array.
+    """
     if place.xp is np or out.__class__ is not place.xp.ndarray or out.dtype != dtype or out.shape != shape:
         return False
     return bool(out._c_contiguous)
 
 
 def settled(of: Declared, place: ArrayPlace, targets: Sequence[Target]) -> Any:
-    """Return the results of a call, after copying results that the kernel could not write directly."""
+    """Copy results that the kernel wrote to other memory to their outputs. Return the outputs.
+
+    One output is returned as an array, several as a tuple.
+    """
     for written, result in targets:
         if written is not result:
             with doing("copy", of.name, place.stream, (written,), (result,), result.nbytes):
@@ -243,8 +260,8 @@ def initial_types(of: FoldRecipe, initial: Any, sum_dtype: np.dtype | None) -> d
     Raises
     ------
     ArgumentError
-        The value is neither a number nor a struct, or it loses in the accumulator: a float in an integer, a
-        complex number in a float. An integer for a float accumulator is accepted.
+        The value is no number, or it loses in the accumulator: a float in an integer, a complex number in a
+        float. An integer for a float accumulator is accepted.
     """
     if initial is None or of.initial_type != "Initial_":
         return {}
@@ -260,17 +277,20 @@ def initial_types(of: FoldRecipe, initial: Any, sum_dtype: np.dtype | None) -> d
 
 
 def returned(of: Declared, part: str, text: str) -> str:
-    """Return the body of a function that returns the user's expression."""
+    """Return C++ of a function body ``{ return text; }``. Errors in the text are reported as lines of this `part`."""
     return f" {{\n        return\n{placed(text, f'<{of.name} {part}>')}        ;\n    }}\n"
 
 
 def seen_inputs(of: Declared) -> list[str]:
-    """Return the parameters of a function with an expression of the inputs."""
+    """Return the C++ parameter declarations of the inputs, for a function that computes an expression."""
     return [f"const {p.stored}* {p.name}" if p.raw else f"const {p.type} {p.name}" for p in of.inputs]
 
 
 def mapped_text(of: FoldRecipe, index: Sequence[str]) -> tuple[str, str]:
-    """Return the struct with the map, and the type of its values. `index` are further parameters."""
+    """Return C++ of the struct that contains the user's map, and C++ of the accumulator's type.
+
+    `index` are the C++ declarations of further parameters of the map, such as the element's number.
+    """
     head, mapped = template_head(of.variables), f"cudakit_mapped{template_arguments(of.variables)}"
     if of.acc is None:
         # The map's own type is known once its function is: outside of its struct.
@@ -287,7 +307,11 @@ def mapped_text(of: FoldRecipe, index: Sequence[str]) -> tuple[str, str]:
 
 
 def kernel_inputs(of: Declared, numbers: frozenset[str]) -> tuple[list[str], list[str], list[str]]:
-    """Return a kernel's template parameters for array types, its parameters, and the arguments of the templates."""
+    """Return three lists of C++ for a kernel's inputs. `numbers` are the names of the inputs that are numbers.
+
+    The lists are: names of template parameters for the arrays' types, parameter declarations, and the arguments that
+    the kernel passes to the packaged templates.
+    """
     types, parameters, several = [], [], []
     for p in of.inputs:
         if p.name in numbers:
@@ -305,7 +329,10 @@ def kernel_inputs(of: Declared, numbers: frozenset[str]) -> tuple[list[str], lis
 
 
 def initial_parameter(of: FoldRecipe) -> tuple[list[str], str]:
-    """Return a kernel's template parameters for an initial value, and the parameter."""
+    """Return C++ for an initial value: names of template parameters, and the parameter declaration.
+
+    There is no template parameter for a struct.
+    """
     return [of.initial_type] * (of.initial_type not in of.structs), f"const {of.initial_type} {INITIAL}"
 
 
@@ -364,7 +391,10 @@ class Folded(GeneratedFunction):
             raise self._explained(error) from None
 
     def _state_bytes(self, types: dict[str, np.dtype], flags: int) -> int:
-        """Return the size of the accumulator with `flags` beside it: by the types, or by the compiler."""
+        """Return the size in bytes of an accumulator together with `flags` flags beside it.
+
+        If the accumulator's dtype is not known, the compiler says the size of the accumulator's struct.
+        """
         dtype = self.recipe.accumulator_dtype(types)
         if dtype is not None:
             return int(dtype.itemsize) * (1 + flags)
@@ -401,7 +431,7 @@ class Folded(GeneratedFunction):
         raise NotImplementedError
 
     def _run(self, job: Any, call: CallArguments, outs: Any) -> list[Target]:
-        """Launch, and return the targets of the outputs."""
+        """Launch a planned call, and return the `Target` of each output. Derived classes implement it."""
         raise NotImplementedError
 
 

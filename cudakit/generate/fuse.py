@@ -54,7 +54,10 @@ _same = elementwise("T x", "T z", "z = x", name="same")
 
 
 class Source(NamedTuple):
-    """An input of kernels: an argument, or the result of a reduction or a view."""
+    """An input of kernels: an argument, or the result of a reduction or a view.
+
+    `name` is its name in C++, `shown` its name in messages.
+    """
 
     name: str
     dtype: np.dtype
@@ -63,7 +66,9 @@ class Source(NamedTuple):
 
 
 class Value(NamedTuple):
-    """A computed value: its name in the trace, and the argument to which it is written, or None."""
+    """A value to compute: its C++ name in the trace, its dtype, and the name of the argument that it overwrites, or
+    None.
+    """
 
     name: str
     dtype: np.dtype
@@ -71,7 +76,10 @@ class Value(NamedTuple):
 
 
 class Typed(Elementwise):
-    """An elementwise kernel with fixed types."""
+    """An elementwise kernel whose type variables have fixed dtypes.
+
+    The dtypes are not deduced from the arguments of a call.
+    """
 
     types: dict[str, np.dtype]
 
@@ -89,7 +97,10 @@ class Typed(Elementwise):
 
 
 class Call(NamedTuple):
-    """A call while its stages run: all arrays and numbers computed so far, by name."""
+    """State of a call while its kernels run.
+
+    `values` has all arrays and numbers computed so far, by name. `names` are the arguments' names, for a recorded call.
+    """
 
     values: dict[str, Any]
     stream: Any
@@ -135,7 +146,12 @@ class Stages:
         self._kernels: dict[Any, tuple[Any, list[str]]] = {}
 
     def _ends(self) -> dict[str, list[int]]:
-        """Return the values made from one reduction's results alone, by reductions that have no other use."""
+        """Return the values that a reduction's own kernel can compute, because they need this reduction's results
+        alone.
+
+        The result maps the reduction's name to the values' numbers. It leaves out reductions whose results are used in
+        another way, too.
+        """
         trace = self.trace
         ends: dict[str, list[int]] = {}
         read = [fold.x for fold in trace.folds.values()] + [view.x for view in trace.views.values()]
@@ -178,7 +194,15 @@ class Stages:
         return [results[k] for k in self.returned]
 
     def _outs(self, out: Any) -> dict[int, Any]:
-        """Return the target arrays of values, by their numbers."""
+        """Return the caller's output array (or None) for each returned value, by the value's number.
+
+        `out` is an array, a tuple, or None for new arrays.
+
+        Raises
+        ------
+        ArgumentError
+            The number of arrays does not fit, or an output is passed for an argument that the function writes.
+        """
         if out is None:
             return {}
         outs = out if isinstance(out, tuple) else (out,)
@@ -201,7 +225,7 @@ class Stages:
         return bool(targets) and (len(groups) > 1 or looks)
 
     def _groups(self, call: Call, numbers: Sequence[int]) -> list[tuple[int, ...]]:
-        """Return groups of values with one shape. Each group is one kernel."""
+        """Return the values `numbers` in groups of one shape, as tuples of numbers. Each group is one kernel."""
         origins = self.trace.origins
         if len({origins[self.values[k].name] for k in numbers}) == 1:
             return [tuple(numbers)]
@@ -237,7 +261,10 @@ class Stages:
             raise ArgumentError(f"{self.name}: {error}") from None
 
     def _elements(self, call: Call, values: Sequence[Value], outs: Sequence[Any]) -> list[Any]:
-        """Compute values of one shape by one kernel."""
+        """Compute values of one shape by one kernel. Return a list of their arrays.
+
+        `outs` has the array to write, or None for a new array, for each value.
+        """
         key = tuple([value.name for value in values])
         if key not in self._kernels:
             inputs = self._inputs(*key)
@@ -246,7 +273,11 @@ class Stages:
         return list(result) if len(values) > 1 else [result]
 
     def _reduced(self, call: Call, name: str, numbers: Sequence[int], outs: Sequence[Any]) -> list[Any]:
-        """Compute a reduction, or values of its results, by one kernel."""
+        """Compute the reduction `name`, or the values `numbers` made from its results, by one kernel. Return a list of
+        arrays.
+
+        `outs` has the array to write, or None for a new array, for each value.
+        """
         fold = self.trace.folds[name]
         values = [self.values[k] for k in numbers] or [Value(name, fold.dtype)]
         if name not in self._kernels:
@@ -544,7 +575,10 @@ class Fused(Function, Generic[_P, _R]):
 
 
 def _flat(signature: inspect.Signature, arguments: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Return arguments by name. The arguments of ``*args`` are separate entries."""
+    """Return arguments as pairs of name and value.
+
+    Each argument of ``*args`` and ``**keywords`` is a pair of its own.
+    """
     result: list[tuple[str, Any]] = []
     for label, value in arguments.items():
         parameter_kind = signature.parameters[label].kind
@@ -602,7 +636,13 @@ class _TracedCall:
 
 
 def _result(fused: Fused[..., Any], trace: Trace, value: Any) -> Value:
-    """Return a value that the function returned."""
+    """Return an object that the traced function returned as a `Value`.
+
+    Raises
+    ------
+    TemplateError
+        The object is no traced array.
+    """
     if isinstance(value, Traced) and trace.origins.get(value.name):
         return Value(value.name, value.dtype)
     code = getattr(fused.function, "__code__", None)
@@ -612,7 +652,13 @@ def _result(fused: Fused[..., Any], trace: Trace, value: Any) -> Value:
 
 
 def _run(fused: Fused[..., Any], stands: dict[str, Any]) -> Any:
-    """Run the function on stand-ins for its arguments."""
+    """Call the user's function with stand-ins for its arguments, by name, and return its result.
+
+    Raises
+    ------
+    TemplateError
+        The function calls itself without end.
+    """
     args, keywords = [], {}
     left = dict(stands)
     for label, parameter in fused._signature.parameters.items():

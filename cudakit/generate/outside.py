@@ -25,7 +25,7 @@ _INSTALLED: Final = (
 
 
 class Outside:
-    """The values that a function reads from outside, as a number that changes with any of them.
+    """The values that a function reads from outside. A call returns a number, another one when any of them has changed.
 
     Modules of the standard library and of installed packages count as constant. What tracing itself changes, such as a
     list that the function appends to, does not count.
@@ -55,7 +55,10 @@ class Outside:
         return contents
 
     def traced(self, before: Mapping[Any, Hashable]) -> None:
-        """Ignore values that tracing the function has changed."""
+        """Note that the function was just traced: values that differ from `before` are ignored from now on.
+
+        `before` is the result of `values` before the tracing.
+        """
         self._own.update(name for name, value in self.values().items() if before.get(name) != value)
 
     def _look(self, function: Any, values: dict[Any, Hashable], visited: set[int]) -> None:
@@ -106,7 +109,11 @@ class Outside:
         values[key] = self._content(value, _DEEPEST, [_MOST])
 
     def _content(self, value: Any, depth: int, left: list[int]) -> Hashable:
-        """Return a value's content for comparison, of limited size, or the object itself."""
+        """Return a hashable form of a value, which is equal for equal contents.
+
+        Parts of lists and objects are compared up to `depth` levels. ``left[0]`` is the number of parts that may still
+        be read. Beyond these limits an object is compared by its address.
+        """
         type_name = type(value).__name__
         if isinstance(value, float | complex | np.generic | np.dtype):
             return type_name, repr(value)  # zeros of both signs apart, and NaNs alike

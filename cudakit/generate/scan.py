@@ -69,12 +69,12 @@ class ScanRecipe(FoldRecipe):
 
     @property
     def takes_last(self) -> bool:
-        """True if outputs use the last item, so that the inputs are read twice."""
+        """True if the output statements use ``last_item``. The inputs are then read twice."""
         return self.may_use(self.output, "last_item")
 
     @property
     def gives_item(self) -> bool:
-        """True if the one output is the item, or the item before, unchanged."""
+        """True if the output statement only assigns ``item`` or ``prev_item`` to the one output."""
         statement = "".join(self.output.split()).rstrip(";")
         statements = [f"{p.name}={item}" for p in self.outputs for item in ("item", "prev_item")]
         return statement in statements and len(self.outputs) == 1 and "#define" not in self.preamble
@@ -346,7 +346,7 @@ class Scan(Folded):
         )
 
     def _may_be(self, k: int, p: Parameter) -> bool:
-        """Return whether an output may be the memory of input k: no thread reads or writes other threads' elements."""
+        """Return whether output p may be exactly the memory of input k. It may unless one of them is raw."""
         return not (p.raw or self.recipe.inputs[k].raw)
 
     def _run(self, job: Job, call: CallArguments, outs: tuple[Any, ...]) -> list[Target]:
@@ -441,7 +441,10 @@ class Scan(Folded):
 
 
 def _flattened(of: Declared, call: CallArguments) -> CallArguments:
-    """Return the inputs in one dimension, in row-major order of their common shape."""
+    """Return the call with its input arrays as one dimension each, broadcast to their common shape, in row-major order.
+
+    Numbers and raw inputs stay as they are.
+    """
     if all(
         type(layout) is not tuple or p.raw or len(layout[1]) <= 1
         for p, layout in zip(of.inputs, call.layouts, strict=True)

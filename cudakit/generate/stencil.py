@@ -111,7 +111,10 @@ class StencilRecipe(Declared):
 
 
 def called_with_offsets(body: str) -> tuple[str, ...]:
-    """Return the names that an expression calls with constant integers: its inputs, if none are declared."""
+    """Return the names that an expression calls with constant integers, such as u in ``u(0, -1)``, in order.
+
+    They are the inputs of a stencil without declared inputs.
+    """
     calls = re.findall(r"(?<![\w.:])([A-Za-z_]\w*)\s*\(([^()]*)\)", code_of(body))
     names = [name for name, arguments in calls if all(map(_OFFSET.fullmatch, arguments.split(",")))]
     return tuple(name for name in dict.fromkeys(names) if name not in _FUNCTIONS)
@@ -158,7 +161,10 @@ def kernel_text(recipe: StencilRecipe) -> str:
 
 
 def as_statements(op: str, body: str, outputs: Sequence[Parameter]) -> str:
-    """Return the user's text as statements. A single expression is the value of the one output."""
+    """Return C++ statements from the user's `body`, with line directives.
+
+    A body that does not name the one output is an expression. It is assigned to the output.
+    """
     code = code_of(body)
     if len(outputs) == 1 and not re.search(rf"(?<![\w.]){outputs[0].name}\b", code):
         return f"{outputs[0].name} =\n{placed(statement(op, 'expression', body), f'<{op} expression>')}"
@@ -268,7 +274,7 @@ _INSIDE = re.compile(r"(?:[tx]|fold|view|out)\d*")
 
 
 class Written(NamedTuple):
-    """A traced function in the form that `stencil` takes. `several`: whether it returns a tuple."""
+    """A traced function as arguments of `stencil`: inputs, outputs and C++. `several`: the function returns a tuple."""
 
     inputs: tuple[Parameter, ...]
     outputs: tuple[Parameter, ...]
@@ -454,7 +460,13 @@ class Stencil(GeneratedFunction):
                 raise ArgumentError(f"{self.recipe.name}: {p.name} must be {expected}, got {type(value).__name__}")
 
     def _shape(self, arrays: list[tuple[Parameter, Any]]) -> tuple[int, ...]:
-        """Return the common shape of all arrays."""
+        """Return the common shape of all arrays.
+
+        Raises
+        ------
+        ArgumentError
+            The shapes differ, the number of axes is wrong, or an axis is shorter than its border mode needs.
+        """
         recipe, op = self.recipe, self.recipe.name
         first = arrays[0][0].name
         shape: tuple[int, ...] = arrays[0][1].shape
@@ -509,7 +521,11 @@ class Stencil(GeneratedFunction):
                 place.copy(target, result)
 
     def _groups(self, read: Any, written: Any, times: int) -> list[int]:
-        """Return the number of steps of each launch."""
+        """Return how `times` steps are divided among launches: the number of steps of each launch.
+
+        `read` and `written` are the arrays that a step reads and writes. Their dtypes decide how many steps fit a
+        launch.
+        """
         most = 1
         # Two to a launch pay for wide elements alone, and narrow ones are faster step by step.
         if self._steps_kernel is not None and read.dtype == written.dtype and written.itemsize >= _LEAST_FUSED:
@@ -727,7 +743,10 @@ def _recipe(
 
 
 def _per_axis(op: str, name: str, value: Any, rank: int, filler: Any) -> tuple[Any, Any, Any]:
-    """Return a value for each of three axes. The last `rank` axes are the axes of the arrays."""
+    """Return three values, one for each of three axes. The last `rank` axes are the axes of the arrays.
+
+    `value` is one value for all these axes, or a sequence with one for each. Axes before them get `filler`.
+    """
     values = (
         [value] * rank if isinstance(value, str | int) else listed(f"{op}: {name} is one, or one for each axis", value)
     )
@@ -740,7 +759,11 @@ def _per_axis(op: str, name: str, value: Any, rank: int, filler: Any) -> tuple[A
 def _halos(
     op: str, inputs: Sequence[Parameter], body: str, preamble: str, radius: Any
 ) -> tuple[tuple[tuple[int, int, int] | None, ...], int, int]:
-    """Return how far each input's neighbours reach, the number of axes, and the most neighbours of one input."""
+    """Return the halo of each input, the number of axes, and the greatest number of neighbours of one input.
+
+    A halo is the greatest offset along each of three axes; None for an input that is a number. `radius` is the caller's
+    argument, or None.
+    """
     text = f"{body}\n{preamble}" if "#define" in preamble else body
     offsets = [offsets_of(op, p.name, text, radius is not None) for p in inputs]
     ranks = {len(offset) for of in offsets for offset in of}

@@ -48,7 +48,7 @@ def _refusing(operation: str) -> Callable[..., NoReturn]:
 
 
 def _folding(name: str) -> Callable[..., Any]:
-    """Return a reduction as a method with NumPy's order of parameters."""
+    """Return a method of `Traced` that records the reduction ``numpy.<name>``, with NumPy's order of parameters."""
     _, *names = inspect.signature(getattr(np, name)).parameters
 
     def method(self: Traced, *args: Any, **keywords: Any) -> Any:
@@ -277,7 +277,7 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
 
 
 def _is_all(key: Any) -> bool:
-    """Return whether an index selects all elements."""
+    """Return whether an index selects all elements: only ``...`` and ``:``."""
     keys = key if isinstance(key, tuple) else (key,)
     return all(index is ... or (isinstance(index, slice) and index == slice(None)) for index in keys)
 
@@ -348,7 +348,7 @@ def _mean_where(trace: Trace, x: Traced, axis: Any, dtype: Any, out: Any, keepdi
 
 
 def _method(name: str) -> Callable[..., Any]:
-    """Return a function that calls a method of its first argument."""
+    """Return a function ``call(trace, x, …)`` that calls the method `name` of a traced value x. Other x are refused."""
 
     def call(trace: Trace, x: Any, *args: Any, **keywords: Any) -> Any:
         if not isinstance(x, Traced):
@@ -359,7 +359,7 @@ def _method(name: str) -> Callable[..., Any]:
 
 
 def _viewing(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of the first argument's elements in another shape."""
+    """Return a function ``call(trace, x, …)`` that records a view: `function` of x's array and the other arguments."""
 
     def call(trace: Trace, x: Traced, *args: Any, **keywords: Any) -> Any:
         return trace.view(x, lambda array: function(array, *args, **keywords))
@@ -478,7 +478,10 @@ class Fold(NamedTuple):
 
 
 class View(NamedTuple):
-    """A view of a value's array: the function that makes it. `is_dense`: after a copy to C-contiguous memory."""
+    """A view of a source array: `look(array)` makes it when the kernels run.
+
+    `x` is the array's name, `of` its dtype. `is_dense`: the array is first copied to C-contiguous memory if necessary.
+    """
 
     x: str
     of: np.dtype
@@ -532,7 +535,10 @@ class Trace:
         raise TemplateError(f"{self.op}: {where_in_user_code()}: {operation}")
 
     def new(self, operand_type: np.dtype | type, text: str, like: Iterable[str] = ()) -> Traced:
-        """Return a value with a new name, with the common shape of the values `like`."""
+        """Record a new value, which C++ `text` computes, and return it.
+
+        `like` are names of values. The new value also has their common shape.
+        """
         dtype = operand_type if isinstance(operand_type, np.dtype) else OWN[operand_type]
         name = self._name(text, like)
         self.statements.append(Statement(f"const {cpp_of(dtype)} {name} = {text};", (name,), _names(text)))
@@ -546,7 +552,10 @@ class Trace:
         return name
 
     def _call(self, function: str, arguments: str, types: list[Any]) -> tuple[Traced, ...]:
-        """Return the values that a C++ function sets by reference."""
+        """Record a call of a C++ function that sets several results by reference. Return the results.
+
+        `arguments` is C++ of the inputs. `types` has a dtype or a Python number's class for each result.
+        """
         dtypes = [operand_type if isinstance(operand_type, np.dtype) else OWN[operand_type] for operand_type in types]
         names = tuple(self._name(arguments) for _ in types)
         heads = "".join(f"{cpp_of(dtype)} {name}; " for dtype, name in zip(dtypes, names, strict=True))
@@ -565,7 +574,7 @@ class Trace:
         return {name for name in needed if not name.startswith("t")} | shapes
 
     def _needed(self, results: Iterable[str]) -> tuple[list[str], set[str]]:
-        """Return the lines needed for values, from the last to the first, and the names in them."""
+        """Return the C++ lines needed for values, the last line first, and the names in these lines."""
         needed, lines = set(results), []
         for statement in reversed(self.statements):
             if not needed.isdisjoint(statement.sets):
@@ -633,7 +642,7 @@ class Trace:
             self.refuse(str(error))
 
     def cast(self, operand: Any, dtype: np.dtype, like: Iterable[str] = ()) -> Traced:
-        """Return an operand as `dtype`."""
+        """Return an operand (a traced value or a number) as a new value of `dtype`, with the common shape of `like`."""
         check_dtype(self.op, "a value", dtype)
         return self.new(dtype, self.text_of(operand, dtype), like)
 
@@ -655,7 +664,10 @@ class Trace:
         return self._source(name, result)
 
     def view(self, x: Traced, look: Callable[[Any], Any], is_dense: bool = False) -> Traced:
-        """Record a view that `look` makes of an array. `is_dense`: of its elements in row-major order."""
+        """Record a view of x, and return it as a value. `look(array)` makes the view when the kernels run.
+
+        `is_dense`: x is first copied to C-contiguous memory if necessary.
+        """
         self._check_array("a view", x)
         name = f"view{len(self.views)}"
         self.views[name] = View(x.name, x.dtype, look, is_dense)
@@ -690,7 +702,7 @@ class Trace:
 
 
 def _names(text: str) -> frozenset[str]:
-    """Return the sources and values in C++ text."""
+    """Return the names of the trace's values and sources in C++ text, such as ``t3``, ``x0`` or ``fold1``."""
     return frozenset(re.findall(r"\b(?:[tx]|fold|view)\d+\b", text))
 
 

@@ -52,7 +52,10 @@ _REORDERABLE = ("hypot", "gcd", "lcm", "fmax", "fmin")
 
 
 def types_of(ufunc: np.ufunc, method: str, x: np.dtype, dtype: Any, out: Any = None) -> np.dtype:
-    """Return the dtype in which a binary function computes along an axis of elements of `x`, and of its result.
+    """Return the dtype in which a function of two arguments combines elements of dtype `x`. Its result has it, too.
+
+    `method`, such as ``reduce``, is for messages. `dtype` is the caller's argument or None. `out` is the caller's
+    output array or None; its dtype may decide the dtype of sums and products.
 
     Raises
     ------
@@ -118,7 +121,10 @@ def _indices(op: str, place: ArrayPlace, indices: Any) -> Any:
 
 
 def _is_part(index: Any) -> bool:
-    """Return whether an index is not of integers: a slice, a new axis, a mask."""
+    """Return True for an index that is a slice, None, ``...``, a bool or a mask.
+
+    Return False for integers and arrays of integers.
+    """
     if index is None or index is ... or isinstance(index, slice | bool | np.bool_):
         return True
     if isinstance(index, list):
@@ -127,7 +133,13 @@ def _is_part(index: Any) -> bool:
 
 
 def _numbers_of(op: str, place: ArrayPlace, x: Any, parts: tuple[Any, ...]) -> list[Any]:
-    """Return, for each element of ``x[parts]``, its indices along x's dimensions."""
+    """Return the indices of the elements that ``x[parts]`` selects: an array of int for each dimension of x.
+
+    Raises
+    ------
+    ArgumentError
+        The indices do not fit x.
+    """
     ranges = []
     for part in parts:
         if isinstance(part, list | np.ndarray):
@@ -168,7 +180,10 @@ def accumulated(dtype: np.dtype) -> str:
 
 
 def _combination(name: str, dtype: np.dtype) -> tuple[str, str] | None:
-    """Return C++ that combines a and b, and the identity. None if the order matters."""
+    """Return two C++ expressions: the function `name` of ``a`` and ``b``, and its identity in `dtype`.
+
+    Return None if the order of the elements matters.
+    """
     entry = _COMBINED.get(name)
     if name in ("fmax", "fmin") and dtype.kind != "c":
         nothing = _COMBINED["maximum" if name == "fmax" else "minimum"][1]
@@ -182,7 +197,10 @@ def _combination(name: str, dtype: np.dtype) -> tuple[str, str] | None:
 
 
 def _folding(name: str, method: str, dtype: np.dtype, masked: bool = False) -> dict[str, Any]:
-    """Return the arguments of `reduction` and `scan` for a function's method."""
+    """Return keyword arguments of `reduction` or `scan` that compute a function's `method` in `dtype`.
+
+    `masked`: a second input ``w`` selects the elements that count.
+    """
     combination, sum_type = _combination(name, dtype), accumulated(dtype)
     assert combination is not None  # those that have none go through lines
     combine, identity = combination
@@ -219,7 +237,11 @@ _LENGTH = Parameter("length", "long long", np.dtype(np.int64))
 
 @functools.cache
 def _line_reduce(name: str, outer_rank: int, masked: bool, started: bool) -> Elementwise:
-    """y[…] = x[…, 0] ∘ x[…, 1] ∘ …, a thread for each result; of those where `w` is true, after `first`."""
+    """Return the kernel y[…] = x[…, 0] ∘ x[…, 1] ∘ …, where ∘ is the function `name`. A thread computes each result.
+
+    `outer_rank` is the number of dimensions of y. `masked`: only elements count where the mask `w` is true.
+    `started`: the result begins with the input `first`.
+    """
     at = "".join(f"_ind[{d}], " for d in range(outer_rank)) + "k"
     inputs = [
         Parameter("x", "X", raw=True),
@@ -243,7 +265,10 @@ y = a"""
 
 @functools.cache
 def _line_accumulate(name: str, outer_rank: int) -> Elementwise:
-    """y[…, k] = x[…, 0] ∘ … ∘ x[…, k], a thread for each line."""
+    """Return the kernel y[…, k] = x[…, 0] ∘ … ∘ x[…, k], where ∘ is the function `name`. A thread computes each line.
+
+    `outer_rank` is the number of dimensions before the last.
+    """
     at = "".join(f"_ind[{d}], " for d in range(outer_rank)) + "k"
     body = f"""
 R a = cudakit::as<R>(0);
@@ -259,7 +284,10 @@ for (long long k = 0; k < length; ++k) {{
 
 @functools.cache
 def _line_reduceat(name: str, outer_rank: int) -> Elementwise:
-    """y[…, j] = x[…, at[j]] ∘ … ∘ x[…, at[j + 1] − 1], a thread for each; x[…, at[j]] where that is no stretch."""
+    """Return the kernel y[…, j] = x[…, at[j]] ∘ … ∘ x[…, at[j + 1] − 1], where ∘ is the function `name`.
+
+    A thread computes each result. The result is x[…, at[j]] if at[j + 1] is not greater than at[j].
+    """
     at = "".join(f"_ind[{d}], " for d in range(outer_rank)) + "k"
     body = f"""
 const long long j = _ind[{outer_rank}];
@@ -276,7 +304,21 @@ y = a"""
 def _update_each(
     name: str, ndim: int, chosen: int, counted: int, types: tuple[np.dtype, ...], of: np.dtype
 ) -> Elementwise:
-    """x[i0, i1, …] = x[i0, i1, …] ∘ y for each index; `counted` dimensions of indices come before x's own."""
+    """Return the kernel x[i0, i1, …] = x[i0, i1, …] ∘ y for each index, where ∘ is the function `name`.
+
+    Parameters
+    ----------
+    ndim : int
+        Number of dimensions of x.
+    chosen : int
+        Number of x's first dimensions that are indexed.
+    counted : int
+        Number of dimensions of the index arrays.
+    types : tuple of dtype
+        Dtypes in which the function computes: inputs, then the result.
+    of : dtype
+        Dtype of x.
+    """
     indices = [Parameter(f"i{d}", f"J{d}") for d in range(chosen)]
     values = [Parameter("y", "V")] * (len(types) - 2)
     lines = []
@@ -616,7 +658,13 @@ class Ufunc(Elementwise):
             assign(target, out=x, stream=place.stream)
 
     def _other(self, dtype: Any, casting: str) -> Ufunc:
-        """Return this function with another dtype of results, or another casting rule."""
+        """Return this function with `dtype` for its results and another casting rule. The function is made once.
+
+        Raises
+        ------
+        ArgumentError
+            The casting rule is unknown.
+        """
         if not is_one_of(casting, CASTINGS):
             raise ArgumentError(
                 f"{self.recipe.name}: casting is {shortened(casting)}; expected one of {', '.join(CASTINGS)}"
@@ -628,7 +676,10 @@ class Ufunc(Elementwise):
         return entry
 
     def _weak(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the arguments. Python numbers beyond an array's dtype are converted as in NumPy."""
+        """Return the arguments of a call.
+
+        Python numbers that an array's dtype may not hold are converted as in NumPy.
+        """
         for value in args:
             value_type = value.__class__
             if value_type is int and not 0 <= value < 128:

@@ -114,7 +114,10 @@ _BLOCKS, _PART = 8, 64
 
 
 class _Plan(NamedTuple):
-    """A launch, its last arguments, and the parts that it leaves to be added up."""
+    """A launch of `matvec`: kernel, configuration, and last arguments.
+
+    `parts` is the number of partial sums of each result. If it is above 1, they must be added up after the launch.
+    """
 
     kernel: Kernel
     config: Config
@@ -185,9 +188,9 @@ def matvec(a: Any, v: Any, *, out: Any = None, stream: Any = None) -> Any:
 def _plan(
     dtype: np.dtype, shape: tuple[int, int], steps: tuple[int, int], alignment: int, device: int | str
 ) -> _Plan | None:
-    """Return the kernel for a matrix with these steps, or None.
+    """Return the launch for a matrix of `shape`, with `steps` in elements from row to row and from column to column.
 
-    None: a general reduction is as fast, or the only way.
+    Return None if a general reduction is as fast, or the only way.
     """
     (m, k), (row, column), size = shape, steps, dtype.itemsize
     total, units = _SUMS[dtype.name], busy_blocks(device)

@@ -248,9 +248,10 @@ def pad(
 def _fill_end(
     place: ArrayPlace, mode: str, region: Any, axis: int, side: int, sizes: Ints, number: Any, length: int | None
 ) -> None:
-    """Set the elements before (`side` 0) or after (`side` 1) the array's own elements.
+    """Set the elements before (`side` 0) or after (`side` 1) the array's own elements along an axis of `region`.
 
-    `sizes`: number of elements before, of own elements, and of elements to set.
+    `sizes`: number of elements before, of own elements, and of elements to set. `number` is the value for modes
+    constant and linear_ramp. `length` is `stat_length` for the modes that use it.
     """
     before, extent, count = sizes
     head = (slice(None),) * axis
@@ -299,9 +300,11 @@ def _median(place: ArrayPlace, chunk: Any, axis: int) -> Any:
 
 @functools.cache
 def _ramp(axis: int, side: int, whole: bool) -> Elementwise:
-    """Return the kernel that fills an end with a ramp.
+    """Return the kernel that fills the elements before (`side` 0) or after (`side` 1) an array with a ramp along
+    `axis`.
 
-    The ramp goes from `outer`, at the outermost element, toward the edge of the array.
+    The ramp goes from `outer`, at the outermost element, toward the edge of the array. `whole`: it is rounded down to
+    integers.
     """
     place = f"_ind[{axis}]" if side == 0 else f"_shape[{axis}] - 1 - _ind[{axis}]"
     value = f"outer + ({place}) * ((cudakit::as<double>(edge) - outer) / _shape[{axis}])"
@@ -323,7 +326,13 @@ def _pairs(width: Any) -> Any:
 
 
 def _widths(shape: Ints, width: Any, mode: str) -> list[list[int]]:
-    """Return the number of elements that a mode puts before and after each dimension."""
+    """Return [before, after] for each dimension: the numbers of elements that `pad` adds.
+
+    Raises
+    ------
+    ArgumentError
+        The width does not fit the shape or is negative, or an empty dimension would be padded with its own elements.
+    """
     try:
         widths: list[list[int]] = np.broadcast_to(np.array(width), (len(shape), 2)).tolist()
     except ValueError:
@@ -342,7 +351,13 @@ def _widths(shape: Ints, width: Any, mode: str) -> list[list[int]]:
 
 
 def _each_end(name: str, value: Any, x: Any) -> list[Any]:
-    """Return `value` as numbers for both ends of each dimension."""
+    """Return the argument `value` of `pad` as a pair (before, after) of numbers for each dimension of `x`.
+
+    Raises
+    ------
+    ArgumentError
+        The value does not fit. The message names the argument `name`.
+    """
     try:
         ends = np.broadcast_to(np.array(value), (x.ndim, 2))
         if ends.dtype.kind != "c" and not is_real(ends.dtype):
@@ -394,7 +409,7 @@ class _Piece(NamedTuple):
 
 
 class _Joining(NamedTuple):
-    """Steps of a call: arrays to copy to C-contiguous memory, arrays to view as flat memory, and launches."""
+    """Plan of a `concatenate` call: arrays to copy to C-contiguous memory first, flat views of arrays, and launches."""
 
     shape: Ints
     dtype: np.dtype
@@ -528,9 +543,9 @@ def _fits(shape: Ints, other: Ints, along: int) -> bool:
 
 
 def _row_step(shape: Ints, steps: Ints, along: int) -> int | None:
-    """Return the step from row to row, where the axis and all later axes form the columns.
+    """Return the step from row to row in elements, if the array is seen as rows: axis `along` and later axes are a row.
 
-    None if rows have no such step.
+    Return None if a row is not contiguous, or if rows are not evenly spaced.
     """
     if not is_row_major(shape[along:], steps[along:]):
         return None

@@ -218,7 +218,13 @@ def _is_taken(place: ArrayPlace, x: Any) -> bool:
 
 
 def _sizes(arrays: list[Any], causal: bool) -> tuple[Sizes, int]:
-    """Return (heads, heads that share keys, queries, keys) and the length of rows."""
+    """Return (heads, heads that share keys, queries, keys) and d, the length of rows, for the arrays q, k and v.
+
+    Raises
+    ------
+    ArgumentError
+        Shapes or dtypes do not fit.
+    """
     q, k, v = arrays
     if q.dtype.name not in _DTYPES or not q.dtype == k.dtype == v.dtype:
         raise ArgumentError(

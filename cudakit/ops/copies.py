@@ -44,7 +44,10 @@ _BLOCK, _PACK = 256, 16
 
 
 class Dimension(NamedTuple):
-    """A dimension of a mapping: extents of result and input, the input's step in elements, and the map's shift."""
+    """A dimension of a mapping from indices of the result to indices of the input.
+
+    It holds the extents of result and input, the input's step in elements, the map's shift, and the result's step.
+    """
 
     extent: int
     x_extent: int
@@ -76,9 +79,9 @@ def word_of(op: str, dtype: np.dtype) -> str:
 
 @functools.lru_cache(4096)
 def copy_job(op: str, dtype: np.dtype, shape: Ints, strides: Ints, order: Ints | None, out_strides: Ints | None) -> Job:
-    """out[k] = x[k], for an array of `shape` and `strides` with its dimensions in another `order`.
+    """Return the job out[k] = x[k], for an array of `shape` and `strides`.
 
-    `out_strides` None stands for a C-contiguous result.
+    `order` is the order of x's dimensions in the result; None: unchanged. `out_strides` None: a C-contiguous result.
     """
     word = word_of(op, dtype)
     steps = steps_of(op, dtype, strides)
@@ -105,14 +108,17 @@ def copy_job(op: str, dtype: np.dtype, shape: Ints, strides: Ints, order: Ints |
 
 
 def _cover(size: int, itemsize: int) -> Config:
-    """Return a launch whose threads move 16 bytes each."""
+    """Return a launch with enough threads for `size` elements of `itemsize` bytes. Each thread moves 16 bytes."""
     return config(-(-size * itemsize // (_PACK * _BLOCK)), _BLOCK)
 
 
 def _tile_job(
     word: str, itemsize: int, shape: Ints, x_steps: Ints, out_steps: Ints, x_start: int, out_start: int
 ) -> tuple[Kernel, Config, tuple[Any, ...]] | None:
-    """Return kernel, launch and numbers of a transposition by tiles. None if rows are not contiguous on both sides."""
+    """Return kernel, launch and last arguments of a transposition by tiles or in registers.
+
+    Return None if rows are not contiguous on both sides. Steps and starts are in elements.
+    """
     if out_steps[-1] != 1 or 1 not in x_steps[:-1]:
         return None
     across = x_steps.index(1)
@@ -164,7 +170,7 @@ def mapped_job(
     fuses: bool = False,
     fill: bytes = b"",
 ) -> Job:
-    """out[k₀, …] = x[m(k₀), …], where m is one of the maps of ``move.cuh``.
+    """Return the job out[k₀, …] = x[m(k₀), …], where m is `mapping`, the name of a map of ``move.cuh``.
 
     Parameters
     ----------
@@ -214,13 +220,19 @@ def mapped_job(
 
 
 def _divisor(extent: int) -> int:
-    """Return the constant by which ``<cudakit/elementwise/walk.cuh>`` divides a number of 31 bits by `extent`."""
+    """Return one number with which ``<cudakit/elementwise/walk.cuh>`` divides numbers of 31 bits by `extent`.
+
+    Its upper 32 bits are a shift, the lower bits a factor.
+    """
     shift = (extent - 1).bit_length()
     return shift << 32 | ((1 << 32) * ((1 << shift) - extent) // extent + 1)
 
 
 def _fused(dimensions: Sequence[Dimension], fuses: bool) -> list[Dimension]:
-    """Merge dimensions of a mapping as far as possible. At least one dimension remains."""
+    """Return the dimensions of a mapping, merged as far as possible. At least one dimension remains.
+
+    `fuses`: a mapped dimension may be merged with the plain dimensions inside it.
+    """
     fused: list[Dimension] = []
     for inner in dimensions:
         if inner.extent == inner.x_extent == 1:
@@ -244,7 +256,10 @@ _CAST_PACKS, _CAST_BLOCK = 2, 128
 def cast_job(
     source: np.dtype, shape: Ints, strides: Ints, target: np.dtype, saturate: bool, out_strides: Ints | None
 ) -> Job:
-    """out[k] = x[k] as a number of `target`; `out_strides` None stands for a C-contiguous result."""
+    """Return the job out[k] = x[k] as a number of `target`, for an array of dtype `source`.
+
+    `saturate`: numbers out of range become the nearest integer. `out_strides` None: a C-contiguous result.
+    """
     types = number_of("cast", source), number_of("cast", target)
     if not (source.isnative and target.isnative):
         raise ArgumentError(f"cast: {source.str} to {target.str}: bytes in the other order are not converted")
@@ -292,9 +307,10 @@ def delivered(place: ArrayPlace, target: Target) -> Any:
 def moved(
     op: str, place: ArrayPlace, x: Any, out: Any, job_of: Callable[..., Job], *of: Any, dtype: np.dtype | None = None
 ) -> Any:
-    """Launch `job_of(dtype, shape and strides of x, *of, strides of out)` on a checked `out`, or a new array.
+    """Launch the job that `job_of` makes, and return its result: `out` after checks, or a new array.
 
-    For a C-contiguous result the strides are None. `dtype` is the dtype of the result. Default: the dtype of `x`.
+    The job is `job_of(dtype, shape and strides of x, *of, strides of out)`. For a C-contiguous result the strides are
+    None. `dtype` is the dtype of the result. Default: the dtype of `x`.
     """
     key = x.dtype, x.shape, x.strides, *of
     job = job_of(*key, None)

@@ -73,7 +73,10 @@ def compared(dtype: np.dtype) -> np.dtype:
 
 
 def _struct(policy: Policy, dtype: np.dtype, edge: np.dtype, bins: int, cells: int = 2048) -> str:
-    """Return the struct of <cudakit/count/bins.cuh> that finds a value's bin."""
+    """Return the C++ type of <cudakit/count/bins.cuh> that finds the bin of a value of `dtype`.
+
+    `edge` is the dtype of the edges. `cells` is the size of the lookup table that policy "any" uses.
+    """
     value, key = spelling(dtype), spelling(compared(edge))
     if policy == "whole":
         return f"cudakit::whole_numbers<{value}>"
@@ -85,7 +88,10 @@ def _struct(policy: Policy, dtype: np.dtype, edge: np.dtype, bins: int, cells: i
 
 
 def _copies(bytes_each: int) -> int:
-    """Return the number of copies of all counters for which `_FEW_BYTES` have room: a power of two, at most 32."""
+    """Return how many copies of all counters fit into `_FEW_BYTES`: a power of two, from 1 to 32.
+
+    `bytes_each` is the size of one copy in bytes.
+    """
     return 1 << max(0, min(32, _FEW_BYTES // bytes_each).bit_length() - 1)
 
 
@@ -138,7 +144,10 @@ def value_pass(values: Values, policy: Policy, edge: np.dtype, bins: int) -> Pas
 def weighing_passes(
     values: Values, weight: np.dtype, policy: Policy, edge: np.dtype, bins: int, out: np.dtype
 ) -> tuple[Pass, Pass]:
-    """Return the launch that sums weights, and the launch that rounds the sums."""
+    """Return two launches: the first sums the weights of each bin, the second rounds these sums to the dtype `out`.
+
+    `weight` is the dtype of the weights, `edge` the dtype of the edges.
+    """
     sum, limbs = ("cudakit::whole_sum", 1) if weight.kind in "biu" else ("cudakit::fixed_sum", 2)
     near = 8 * limbs * bins <= _MOST_BYTES
     copies = _copies(8 * limbs * bins) if near else 1
@@ -346,7 +355,10 @@ def bincount(
 
 @repeated("out")
 def _bincount(x: Any, weights: Any, length: int, *, out: Any = None, stream: Any = None) -> Any:
-    """Return how often x is each number below `length`, or the sums of weights."""
+    """Return an array of `length`: how often each number below `length` occurs in x.
+
+    With weights, each element is the sum of the weights of this number.
+    """
     place, arrays = array_place("bincount", stream, ("x", x), *(() if weights is None else (("weights", weights),)))
     x = arrays[0]
     _check_whole(x)
@@ -535,7 +547,13 @@ def _check_whole(x: Any) -> None:
 
 
 def _whole(name: str, value: Any, least: int = 0, op: str = "bincount") -> int:
-    """Return `value` as a number of bins."""
+    """Return `value` as an int of at least `least`, for the argument `name`.
+
+    Raises
+    ------
+    ArgumentError
+        The value is no whole number, is less than `least`, or is too large.
+    """
     try:
         number = operator.index(value)
     except TypeError:

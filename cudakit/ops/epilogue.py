@@ -127,7 +127,7 @@ def _struct(name: str, where: str, body: str) -> str:
 
 @functools.lru_cache(256)
 def kernel_with(concept: str, name: str, declaration: str) -> Kernel:
-    """Return the kernel `name` of a packaged template, with a declaration of the caller's beside it."""
+    """Return the kernel `name` of the packaged template `concept`, with C++ `declaration` added to its source."""
     if not declaration:
         return Kernel.from_template(f"{concept}/{name}")
     return Kernel(numbered(f"{source.from_template(concept).text}\n{declaration}", f"<{name}>"), name)

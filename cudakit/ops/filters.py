@@ -126,7 +126,8 @@ def check_dtype(op: str, dtype: np.dtype) -> None:
 
 
 def border_of(op: str, mode: Any, value: Any, dtype: np.dtype, valid: bool = False) -> Border:
-    """Return the number of a border mode, and the value outside the image as a number of the image's dtype.
+    """Return a border mode as its number, and the value outside the image as a float. `valid`: mode ``valid`` is
+    allowed.
 
     Raises
     ------
@@ -140,7 +141,7 @@ def border_of(op: str, mode: Any, value: Any, dtype: np.dtype, valid: bool = Fal
 
 
 def _above_zero(where: str, value: Any) -> float:
-    """Return `value` as a number greater than 0.
+    """Return `value` as a float, after checking that it is finite and greater than 0. `where` begins the message.
 
     Raises
     ------
@@ -187,12 +188,18 @@ def check_window(op: str, images: Images, size: tuple[int, int]) -> None:
 
 
 def is_near(images: Images, size: tuple[int, int], mode: int) -> bool:
-    """Return whether a window fits in registers."""
+    """Return whether a window of `size` is small enough for the kernel in registers (`near_pass`).
+
+    It is not for too many channels, or for the border mode ``valid``.
+    """
     return max(size) // 2 <= _FARTHEST and images.channels <= _CHANNELS and mode != VALID["valid"]
 
 
 def number_type(dtype: np.dtype, whole_numbers: bool = False) -> str:
-    """Return the C++ type in which pixels are computed."""
+    """Return the C++ type in which pixels of `dtype` are computed: double, float, or int.
+
+    It is int for unsigned integers if `whole_numbers` says that only whole numbers are computed.
+    """
     if whole_numbers and dtype.kind == "u":
         return "int"
     return "double" if dtype.itemsize == 8 else "float"
@@ -236,9 +243,10 @@ def near_pass(pixels: Pixels, result: np.dtype, window: str, weights: Any, high:
 def far_pass(
     pixels: Pixels, result: np.dtype, fold: str, weights: np.ndarray | None, size: tuple[int, int], scale: float = 1.0
 ) -> Pass:
-    """Return the launch of a window of any size.
+    """Return the launch of a window of any `size` (rows, columns).
 
-    `weights` are its weights or None; `fold` of ``window.cuh`` combines the elements of the window.
+    `result` is the dtype of the result. `weights` are the window's weights or None. `fold`, a name in ``window.cuh``,
+    combines the elements of the window. The kernel also takes `scale`.
     """
     batch, height, width, channels = pixels.images
     number = number_type(pixels.dtype, weights is None)
@@ -492,9 +500,10 @@ def convolve2d(
 
 @functools.lru_cache(256)
 def _gaussian(size: int, sigma: float | None, in_bytes: bool) -> tuple[float, ...]:
-    """Return weights from the middle outward.
+    """Return the weights of a Gaussian window of `size` elements, from the middle outward: size // 2 + 1 numbers.
 
-    `in_bytes`: as whole numbers with the sum `_ONE`, rounded as by OpenCV.
+    `sigma` None: OpenCV's default for the size. `in_bytes`: the weights are whole numbers with the sum `_ONE` over the
+    window, rounded as by OpenCV.
     """
     if sigma is None and size in _SMALL:
         weights = _SMALL[size]
@@ -514,7 +523,10 @@ def _gaussian(size: int, sigma: float | None, in_bytes: bool) -> tuple[float, ..
 
 @functools.lru_cache(1024)
 def _smoothing(op: str, weights: tuple[tuple[float, ...], ...], scale: float, pixels: Pixels) -> tuple[Pass, ...]:
-    """Return passes of symmetric weights along rows and columns. The weights begin at the middle of the window."""
+    """Return the passes that blur an image by symmetric weights down the rows and along the columns.
+
+    `weights` has the weights of both directions, each from the middle of the window outward.
+    """
     images, dtype = pixels.images, pixels.dtype
     check_window(op, images, (2 * len(weights[0]) - 1, 2 * len(weights[1]) - 1))
     # Weights of bytes that were rounded to nothing are no part of the window, nor is what 8 bits do not hold.

@@ -159,10 +159,16 @@ def choose(row: str, batches: int, m: int, n: int, k: int, device: int | str) ->
 
 
 class Side(NamedTuple):
-    """Layout of an operand in elements: steps along its rows or columns, along k and along the batch, and its begin.
+    """Layout of an operand in elements. `line` is the step between rows of A or columns of B.
 
     Attributes
     ----------
+    depth : int
+        Step along k.
+    batch : tuple of int
+        Steps along the axes of the batch.
+    begin : int
+        Number of elements in memory before the first element. It is 0 without negative steps.
     alignment : int
         Alignment of the operand's address in bytes.
     """
@@ -175,14 +181,20 @@ class Side(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """Direction of loads from an operand (along k or across), and the elements that are moved at once."""
+    """Way in which a kernel loads an operand.
+
+    `is_deep`: loads go along k, otherwise across. `at_once` is the number of elements of one load.
+    """
 
     is_deep: bool
     at_once: int
 
 
 def reading(side: Side, lines: int, depth: int, itemsize: int, is_mma: bool) -> Reading:
-    """Return how tiles of an operand are loaded."""
+    """Return how tiles of an operand are loaded.
+
+    `lines` is the number of rows of A or columns of B. `depth` is k. `is_mma`: tensor cores multiply.
+    """
     units = [is_deep for is_deep, step, n in ((True, side.depth, depth), (False, side.line, lines)) if step == 1 < n]
     is_deep = units[0] if units else abs(side.depth) <= abs(side.line)
     if not units or (is_deep and not is_mma):
@@ -201,7 +213,10 @@ class Batch(NamedTuple):
 
 
 def batch_of(shape: Ints, a: Ints, b: Ints) -> Batch | None:
-    """Return a batch with the fewest axes, or None if it has too many."""
+    """Return the batch with as few axes as possible, or None if more than three remain.
+
+    `shape` is the shape of the batch. `a` and `b` are the steps of both operands along it.
+    """
     if 0 in shape:
         return Batch((), (), ())
     axes = merged(shape, a, b)
@@ -226,7 +241,7 @@ def product(
 
     Parameters
     ----------
-    stored, made : numpy.dtype
+    stored, result_dtype : numpy.dtype
         Dtype of A and B, and dtype of C.
     sizes : (int, int, int)
         Extents m, n, k.
@@ -273,7 +288,10 @@ def product(
 
 
 def _shared_bytes(lines: int, depth: int, is_deep: bool, size: int, is_mma: bool) -> int:
-    """Return the bytes of an operand's tile in shared memory, in the layout of `operand_tile`."""
+    """Return the bytes of an operand's tile in shared memory: `lines` × `depth` elements of `size` bytes, with padding.
+
+    `is_deep`: elements are contiguous along k. `is_mma`: tensor cores multiply.
+    """
     pad = 32 if is_mma and (size == 8 or (size == 4 and not is_deep)) else 16
     return lines * (depth * size + pad) if is_deep else depth * (lines * size + pad)
 
@@ -460,7 +478,10 @@ def _why_no_tiles(dtype: np.dtype, precision: str | None, activation: Activation
 
 
 def _by_tiles(place: ArrayPlace, call: _Call, extras: list[Any], written: Any) -> Tiled | str:
-    """Return the launch of a tile kernel, or the reason why there is none."""
+    """Return the launch of a tile kernel, or the reason in words why there is none.
+
+    `extras` are bias and residual, or None. `written` is the array for the result, or None.
+    """
     if call.by is None and device_limits(place.device).compute_capability < _LEAST_TILE_CAPABILITY:
         return "tile kernels need a compute capability of 8.0"
     tiled_product = tiled(place, call.a, call.b, call.result_dtype, call.activation, extras, written)
@@ -469,7 +490,11 @@ def _by_tiles(place: ArrayPlace, call: _Call, extras: list[Any], written: Any) -
 
 
 def _by_threads(place: ArrayPlace, call: _Call, extras: list[Any], written: Any) -> tuple[Product, Any, Any, str]:
-    """Return the launch of a kernel of threads, its operands, and a text that explains the choice."""
+    """Return the launch of a kernel of threads, the operands a and b that it reads, and a text that explains the
+    choice.
+
+    `extras` are bias and residual, or None. `written` is the array for the result, or None.
+    """
     a, b = call.a, call.b
     operand_sides = _sides(place, a, b)
     if operand_sides is None:
@@ -496,7 +521,10 @@ def _by_threads(place: ArrayPlace, call: _Call, extras: list[Any], written: Any)
 
 
 def _sides(place: ArrayPlace, a: Any, b: Any) -> tuple[Batch, Side, Side, int] | None:
-    """Return the batch, the layouts of A and B in it, and the rows of A. None for a batch of too many axes."""
+    """Return the batch, the layouts of A and B in it, and the number of rows of A.
+
+    If B is one matrix, a batch of A may become the rows of one matrix. Return None for a batch of too many axes.
+    """
     shape = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     begins, steps, alignments = [], [], []
     for x in (a, b):

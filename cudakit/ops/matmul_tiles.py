@@ -190,7 +190,7 @@ def product(
 
     Parameters
     ----------
-    stored, made : numpy.dtype
+    stored, result_dtype : numpy.dtype
         Dtype of A and B, and dtype of C.
     sides : (MatrixLayout, MatrixLayout, MatrixLayout)
         Layouts of A, B and C.
@@ -314,9 +314,9 @@ def missing(kernel: Kernel, device: int | str) -> str | None:
 
 
 def _of_one_batch(place: ArrayPlace, a: Any, b: Any) -> tuple[Any, Any]:
-    """Return operands that both have the same batch, or no batch.
+    """Return both operands with the same batch shape, or as single matrices.
 
-    If B is one matrix, A becomes one matrix of many rows.
+    If B is one matrix, a batch of A becomes one matrix of many rows. An operand is copied where necessary.
     """
     if prod(b.shape[:-2]) == 1:
         b = b.reshape(b.shape[-2:])

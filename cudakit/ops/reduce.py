@@ -197,7 +197,10 @@ def _result(op: str, dtype: np.dtype, result_dtype: Any) -> np.dtype:
 
 
 def _sum_dtype(x: Any, dtype: Any, out: Any) -> Any:
-    """Return the dtype of a sum: `dtype`, or NumPy's promotion of the dtypes of `x` and `out`."""
+    """Return the dtype in which `sum` computes: `dtype` if passed, else a dtype that follows from `out`.
+
+    This is NumPy's promotion of the dtypes of `x` and `out`. None: there is no `out`, or the default applies.
+    """
     if dtype is not None or out is None:
         return dtype
     own, out_dtype = getattr(x, "dtype", None), getattr(out, "dtype", None)
@@ -565,7 +568,10 @@ def norm(
 
 
 def _of_singular_values(place: ArrayPlace, x: Any, axes: tuple[int, int], order: Any, keepdims: bool, out: Any) -> Any:
-    """Return the greatest, the least or the sum of the singular values of x's matrices."""
+    """Return the greatest (`order` 2), the least (−2) or the sum ("nuc") of the singular values of x's matrices.
+
+    `axes` are the axes of rows and columns.
+    """
     dtype, xp = x.dtype if x.dtype.kind in "fc" else _real("norm", x.dtype), place.xp
     if dtype.itemsize == 2:
         raise ArgumentError(f"norm: x has dtype {dtype}, which has no singular values; give x.astype('f4')")
@@ -588,7 +594,13 @@ def _of_singular_values(place: ArrayPlace, x: Any, axes: tuple[int, int], order:
 
 
 def _order(order: Any) -> Any:
-    """Return `ord` as None, a text or a number."""
+    """Return the argument `ord` of `norm` as None, a text or a Python number.
+
+    Raises
+    ------
+    ArgumentError
+        It is none of these.
+    """
     if is_one_of(order, (None, "fro", "nuc")) or order.__class__ is float:
         return order
     if order.__class__ is int and abs(order) < 2**1000:
@@ -612,7 +624,10 @@ def _checked_ddof(op: str, ddof: float) -> float:
 
 
 def _real(op: str, dtype: np.dtype) -> np.dtype:
-    """Return the real floating-point dtype of a result."""
+    """Return the real floating-point dtype of a result: float64 for integers and bool, the components' for complex.
+
+    Other dtypes stay as they are.
+    """
     cpp(op, dtype)
     if dtype.kind in "biu":
         return _FLOAT64

@@ -47,7 +47,7 @@ class Reducer(NamedTuple):
     in_order: bool = False
 
     def chosen(self) -> Reducer:
-        """Return this reducer for the elements that a mask selects."""
+        """Return a reducer like this one that combines only the elements that a mask selects."""
         # Its count is aligned as the state before it is, to 16 bytes at most.
         state_bytes = self.state_bytes + (16 if self.state_bytes % 16 == 0 else 8)
         return self._replace(name=f"cudakit::chosen<{self.name}>", state_bytes=-(-state_bytes // 8) * 8)

@@ -165,7 +165,13 @@ def _do_nothing(*arguments: Any) -> None:
 
 
 def _check_parameters(key: Key, expected: Ints) -> bool:
-    """Check weight and bias. Return whether one of them is not C-contiguous."""
+    """Return whether the weight or the bias must be copied because it is not C-contiguous.
+
+    Raises
+    ------
+    ArgumentError
+        The dtype of one of them is not supported, or its shape is not `expected`.
+    """
     copies = False
     for name, parameter in (("weight", key.weight), ("bias", key.bias)):
         if parameter is None:
@@ -210,7 +216,10 @@ def _packed(shape: Sequence[int], itemsize: int, order: Sequence[int]) -> Ints:
 
 
 def _row_result_strides(strides: Sequence[int], axes: Sequence[int], ndim: int, keepdims: bool) -> Ints:
-    """Return the strides of a result with one value for each row, over the dimensions of x."""
+    """Return strides of a result with one value for each row, along all `ndim` dimensions of x.
+
+    They are 0 along `axes`, the reduced axes. `strides` are the result's own.
+    """
     left = iter(stride for d, stride in enumerate(strides) if not keepdims or d not in axes)
     return tuple(0 if d in axes else next(left) for d in range(ndim))
 
@@ -226,7 +235,11 @@ class _Layout(NamedTuple):
 
 
 def _layout(key: Key, axes: Ints, out_strides: Sequence[int], result: np.dtype) -> _Layout:
-    """Return the fewest dimensions, those of the lines from the greatest stride to the least."""
+    """Return x and the result with as few dimensions as possible.
+
+    `axes` are the axes of the lines. They go from the greatest stride to the least, or in C order if there is a weight
+    or bias.
+    """
     x = [stride // key.dtype.itemsize for stride in key.strides]
     out = [stride // result.itemsize for stride in out_strides]
 
@@ -242,9 +255,10 @@ def _layout(key: Key, axes: Ints, out_strides: Sequence[int], result: np.dtype) 
 
 
 def _functor(key: Key, aligned: bool = False) -> list[Any]:
-    """Return the template arguments from the op on: types of weight and bias if the op takes them, and its struct.
+    """Return the kernel's last template arguments: C++ types of weight and bias if the op takes them, then the op's
+    type.
 
-    `aligned` says that neighbouring parameters are read as one.
+    `aligned` says that neighbouring elements of weight and bias are read by one load.
     """
     cpp, arithmetic = _TYPES.get(key.dtype.name, _DOUBLE)
     if not key.op.weighted:
@@ -295,9 +309,10 @@ def _pack(key: Key, result: np.dtype, outer: Ints, length: int, x: Ints, out: In
 
 
 def _group(key: Key, length: int, itemsize: int) -> tuple[int, int, int, int, str] | None:
-    """Return the division of a row: threads of a row and of a block, packs of a thread, elements and ends of packs.
+    """Return how a row of `length` elements is divided among threads, or None for a row that is too long.
 
-    None for a row that is too long.
+    The result is: threads of a row, threads of a block, packs of a thread, elements of a pack, and C++ for the
+    treatment of incomplete packs at the ends. A pack is what one load moves.
     """
     widest = max(1, key.alignment // itemsize)
     count = math.gcd(length, widest)
@@ -557,7 +572,10 @@ def rmsnorm(
 def _applied(
     op: Op, x: Any, axis: Any, out: Any, stream: Any, keepdims: bool = False, normalised: Sequence[Any] = (None,) * 3
 ) -> Any:
-    """Run an op on rows and return its result. // `normalised` are weight, bias and eps, for ops that take them."""
+    """Run an op on rows and return its result.
+
+    `normalised` are weight, bias and eps, for ops that take them.
+    """
     weight, bias, eps = normalised
     place, (x,) = array_place(op.name, stream, ("x", x))
     array_type = type(x)
@@ -584,7 +602,10 @@ def _applied(
 
 
 def _placed(job: RowJob, place: ArrayPlace, out: Any, x: Any, *parameters: Any) -> tuple[RowJob, Target]:
-    """Return the job that writes to `out`, or to a new array that is not in C order, and its target."""
+    """Return the job of a call that needs an `out` or a new array in another order than C's, and its `Target`.
+
+    `out` None: a new array in the order of `job`. Otherwise the job is made again for the strides of `out`.
+    """
     key = job.key
     if out is None:
         assert job.order is not None

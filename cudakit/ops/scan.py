@@ -207,7 +207,11 @@ class _NamedScan:
         out_strides: Ints | None,
         device: int | str,
     ) -> Job:
-        """`shapes` are those of the inputs, `layouts` of what the kernel sees of them: with no axis, one dimension."""
+        """Return the job of a call, after checking axis, dtypes and keys.
+
+        `shapes` are the shapes of x and of the keys. `layouts` are their layouts as the kernel sees them: one dimension
+        if `axis` is None. `starts`: there is an initial value.
+        """
         op, (dtype, shape, _) = self._op, layouts[0]
         result = _result(op, self._widens, dtype, result_dtype)
         at = 0 if axis is None else axis_of(op, axis, len(shape))
@@ -253,7 +257,7 @@ def _flat(place: ArrayPlace, array: Any) -> Any:
 
 
 def _keys_of(op: str, layout: tuple[Any, ...], shape: Ints, axis: int) -> Array:
-    """Return keys for all lines from keys of one dimension."""
+    """Return the keys as an array of x's `shape`. Keys of one dimension are repeated for each line along the axis."""
     if len(layout[1]) == len(shape):
         return array_of(op, layout, shape)
     array = array_of(op, layout, (shape[axis],))

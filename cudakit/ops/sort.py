@@ -293,7 +293,10 @@ def sort_rows(
 
 
 def _turn(arrays: list[Any], last: int) -> Any:
-    """Return the array that a pass writes if `last` more passes follow. The last pass writes the first array."""
+    """Return the array of `arrays` that a pass writes if `last` more passes follow it. The last pass writes the first.
+
+    Return None if there are no arrays.
+    """
     if not arrays:
         return None
     if last == 0 or len(arrays) < 3:
@@ -628,7 +631,10 @@ def topk(
 
 
 def _select(place: ArrayPlace, order: str, rows: int, size: int, k: int, x: Any, keys: Any, index: Any) -> None:
-    """Write the first k of each row, in no order. Few rows are cut into segments, whose first k compete."""
+    """Write the first k elements of each row of `x` to `keys`, and their indices to `index`, in no order.
+
+    If there are few rows, each is cut into segments. The first k of each segment are then compared by another launch.
+    """
     source = None
     while True:
         segments = _segments(rows, size, k, place.device)

@@ -122,7 +122,10 @@ def _job(
     mode: str,
     alignment: int,
 ) -> tuple[Job, bool]:
-    """Return the job of a call for these alignments, and whether x is copied first."""
+    """Return the job of a `take` call, and whether x must be copied first.
+
+    `alignment` is the alignment of the addresses in bytes.
+    """
     word = word_of("take", dtype)
     if mode not in _MODES:
         raise ArgumentError(f"take: mode {shortened(mode)}; expected one of {', '.join(_MODES)}")
@@ -162,7 +165,11 @@ def _job(
 
 
 def _steps_of_three(shape: Ints, steps: Ints, along: int) -> tuple[int, int] | None:
-    """Return the steps from row to row and along the axis. None unless x is rows, the axis, and contiguous elements."""
+    """Return two steps in elements for x seen in three dimensions: from row to row, and along the axis `along`.
+
+    The three dimensions are those before the axis merged, the axis, and those after it. Return None unless the first
+    can be merged, the last are contiguous, and no step is negative.
+    """
     (_, outer), (_, inner) = merged(shape[:along], steps[:along]), merged(shape[along + 1 :], steps[along + 1 :])
     if len(outer) > 1 or inner not in ((), (1,)) or min(*outer, steps[along], 0) < 0:
         return None
@@ -265,7 +272,7 @@ def _chosen(x: Any, where: Any, *, out: Any = None, count: Any = None, stream: A
 
 @functools.lru_cache(1024)
 def _launch(dtype: np.dtype, size: int, device: int | str) -> tuple[Kernel, Config, int]:
-    """Return the kernel, its launch, and the bytes of status."""
+    """Return the kernel of `compact`, its configuration, and the bytes of memory for the status of its blocks."""
     rounds, block, resident, ahead = _SHAPES[dtype.itemsize]
     index, launch, status_bytes = look_back(size, rounds * block * 16, block, _BLOCKS, device)
     names = word_of("compact", dtype), index, rounds, block, resident, ahead
@@ -273,7 +280,11 @@ def _launch(dtype: np.dtype, size: int, device: int | str) -> tuple[Kernel, Conf
 
 
 def look_back(size: int, tile: int, block: int, resident: int, device: int | str) -> tuple[str, Config, int]:
-    """Return index type, launch and status bytes of a pass with decoupled look-back over tiles of `tile` elements."""
+    """Return the C++ index type, configuration and status bytes of a one-pass kernel with decoupled look-back.
+
+    `tile` is the number of elements of a tile, `resident` the number of blocks for each multiprocessor. Blocks tell
+    each other the state of their tiles in the status memory.
+    """
     tiles, is_wide = -(-size // tile), size >= 2**32
     blocks = max(1, min(tiles, resident * multiprocessors_of(device)))
     index = "unsigned long long" if is_wide else "unsigned int"

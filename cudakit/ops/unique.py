@@ -137,7 +137,7 @@ def unique(
 def _slices(
     op: str, x: Any, axis: int, wants_index: bool, wants_inverse: bool, wants_counts: bool, *, stream: Any
 ) -> Any:
-    """Return the distinct slices along an axis.
+    """Return the result of `unique` with an axis: the distinct slices, and the other requested arrays.
 
     Slices are rows, which are sorted by one column after the other, the first column last.
     """
@@ -168,7 +168,7 @@ def _slices(
 
 
 def _lengths(place: ArrayPlace, starts: Any, number: int) -> Any:
-    """Return the lengths of runs from their starts and the end of the last run."""
+    """Return the lengths of the first `number` runs. `starts` also has the end of the last run behind its start."""
     with place.inside():
         return place.xp.diff(starts[: number + 1])
 
@@ -177,8 +177,10 @@ def _lengths(place: ArrayPlace, starts: Any, number: int) -> Any:
 def _find_runs(
     op: str, x: Any, sorts: bool, wants_index: bool, wants_inverse: bool, apart: bool = False, *, stream: Any = None
 ) -> tuple[Any, Any, Any, Any, Any]:
-    """Return values and starts of runs (with room after them), their number, indices that sort x, and each element's
-    run.
+    """Return five arrays: values and starts of runs, their number, the indices that sort x, and each element's run.
+
+    Values and starts have room after the last run. The last two are None if they are not wanted. `sorts`: x is sorted
+    first. `apart`: each NaN is a run of its own.
     """
     place, (x,) = array_place(op, stream, ("x", x))
     order = order_of(op, x.dtype)
@@ -205,7 +207,10 @@ def _find_runs(
 
 @functools.lru_cache(1024)
 def _launch(order: str, size: int, apart: bool, device: int | str) -> tuple[Kernel, Config, int]:
-    """Return the kernel, its launch, and the bytes of status."""
+    """Return the kernel that finds runs, its configuration, and the bytes of memory for the status of its blocks.
+
+    `order` is the C++ type that compares elements. `apart`: each NaN is a run of its own.
+    """
     index, launch, status_bytes = look_back(size, _ITEMS * _BLOCK, _BLOCK, _BLOCKS, device)
     return Kernel.from_template("runs/begun")[order, index, apart, _ITEMS, _BLOCK], launch, status_bytes
 

@@ -46,7 +46,7 @@ class Fill(NamedTuple):
     kernel : Kernel
         Kernel that takes the result, its size, keys, stream number, position, and `arguments`.
     drawn : int
-        Number of results made from the words at one position.
+        Number of results for each position. A position is four words of 32 bits.
     arguments : tuple
         Further arguments of the kernel.
     """
@@ -60,9 +60,10 @@ class Fill(NamedTuple):
         return -(-size // self.drawn)
 
     def run(self, place: ArrayPlace, out: Any, drawn: Sequence[Any], sources: Sequence[Source], *arrays: Any) -> None:
-        """Launch on a C-contiguous result.
+        """Launch the kernel, which fills the C-contiguous array `out`. An empty array needs no launch.
 
-        `drawn` is keys, stream number and position; `sources` says where a replayed call gets them from.
+        `drawn` is keys, stream number and position. `sources` says where a replayed call gets them from. `arrays` are
+        further arguments of the kernel.
         """
         if out.size:
             launch, arguments = _launch(out.size, out.dtype.itemsize), (out, out.size, *drawn, *arrays, *self.arguments)
@@ -71,7 +72,7 @@ class Fill(NamedTuple):
 
 @functools.lru_cache(256)
 def keys_of(key: int) -> Any:
-    """Return the numbers that the rounds of Philox add, for a key of 64 bits, as a kernel parameter."""
+    """Return the keys of Philox's ten rounds, made from a key of 64 bits, as one struct for a kernel parameter."""
     rounds = np.arange(10, dtype=np.uint64)
     keys = np.zeros((), [("first", np.uint32, 10), ("second", np.uint32, 10)])
     keys["first"] = (key % 2**32 + rounds * np.uint64(0x9E3779B9)) & np.uint64(2**32 - 1)
@@ -183,9 +184,9 @@ def integers(op: str, dtype: np.dtype, low: int, last: int) -> Fill:
 
 
 def _is_even(extent: int, bits: int) -> bool:
-    """Return whether words of so many bits give every number below `extent` the same chance.
+    """Return whether a word of `bits` random bits gives every number below `extent` the same chance.
 
-    Less than one word in 2¹² may be rejected.
+    Words may have to be rejected for this, but less than one word in 2¹².
     """
     return extent <= 1 << bits and (1 << bits) % extent < 1 << bits - 12
 
@@ -210,13 +211,20 @@ def bernoulli(op: str, dtype: np.dtype, p: float) -> Fill:
 
 @functools.lru_cache(2)
 def ties(index: np.dtype) -> Fill:
-    """Return the fill of indices in the order of their sorted keys. Indices of equal keys are shuffled."""
+    """Return the fill that writes a permutation from sorted random keys and their indices. `index` is the indices'
+    dtype.
+
+    Indices keep the order of the keys. Indices of equal keys are shuffled.
+    """
     return Fill(Kernel.from_template("random/ties")[index], 1, ())
 
 
 @functools.lru_cache(1)
 def chosen() -> Fill:
-    """Return the fill of indices drawn by the cumulative sums of their weights."""
+    """Return the fill of random indices, where the cumulative sums of weights decide how probable an index is.
+
+    The kernel takes these sums and their number as further arguments.
+    """
     return Fill(Kernel.from_template("random/chosen"), 2, ())
 
 
@@ -588,9 +596,10 @@ class Generator:
     def _filled(
         self, op: str, how: tuple[Any, ...], size: Any, dtype: Any, out: Any, stream: Any, default: np.dtype = _FLOAT64
     ) -> Any:
-        """Return the result of a distribution.
+        """Return `out` or a new array, filled with numbers of a distribution.
 
-        `how` is the function that makes the `Fill` of an op and a dtype, and its further arguments.
+        ``how[0](op, dtype, *how[1:])`` makes the `Fill`. `default` is the dtype if neither `dtype` nor `out` decides
+        it.
         """
         place = _place(op, stream, out)
         own = None if out is None else as_array(op, "out", out)[0]
@@ -610,14 +619,17 @@ class Generator:
         return result
 
     def _reserve(self, count: int) -> int:
-        """Reserve `count` positions of the stream and return the first."""
+        """Advance the generator by `count` positions, and return the position before."""
         with self._lock:
             position = self._position
             self._position = (position + count) % _POSITIONS
         return position
 
     def _chosen(self, op: str, place: ArrayPlace, shape: tuple[int, ...], weights: Any, count: int) -> Any:
-        """Return indices below `count`, drawn independently."""
+        """Return an int64 array of `shape` with random indices below `count`. An index may occur several times.
+
+        `weights` are the probabilities of the indices. None: all are equal.
+        """
         result = place.empty(shape, _INT64)
         if weights is None:
             return self._run(place, integers(op, _INT64, 0, max(count, 1) - 1), result)
@@ -626,7 +638,10 @@ class Generator:
         return self._run(place, chosen(), result, place.upload(edges), count)
 
     def _order(self, op: str, place: ArrayPlace, count: int, weights: Any = None, out: Any = None) -> Any:
-        """Return the indices below `count` in a random order, int64."""
+        """Return the indices 0 … `count` − 1 in a random order, as int64, in `out` or a new array.
+
+        With `weights`, each next index is drawn by the weights of the indices that are left.
+        """
         if weights is None and count > LONGEST_ROW:
             # Half of the bytes that wide keys have, which would be sorted twice as often.
             keys = self._run(place, integers(op, _UINT32, 0, 2**32 - 1), place.empty((count,), _UINT32))
@@ -650,7 +665,7 @@ class Generator:
 def _sources(count: int) -> tuple[Source, ...]:
     """Return three expressions for replayed calls of a generator's method: its keys, its stream number, its position.
 
-    The expression of the position also moves the generator on by `count` numbers.
+    The expression of the position also advances the generator by `count` positions.
     """
     return "self._keys", "self._number", Drawn("self._position", f"self._reserve({count})")
 
@@ -694,7 +709,13 @@ def _integer(op: str, name: str, value: Any) -> int:
 
 
 def _weights(op: str, place: ArrayPlace, p: Any, count: int) -> np.ndarray:
-    """Return `p` in host memory, checked as in NumPy."""
+    """Return the probabilities `p` as a float64 array in host memory. For a device array, wait for the device.
+
+    Raises
+    ------
+    ArgumentError
+        There are not `count` numbers, a number is negative or not finite, or the sum is not 1.
+    """
     try:
         there, on_host = as_array(op, "p", np.asarray(p) if isinstance(p, Sequence) else p)
         weights = np.array(there if on_host else place.download(there), np.float64)
