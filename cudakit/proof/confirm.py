@@ -65,7 +65,7 @@ class Example:
 
 
 def small(problem: Problem) -> list[Formula]:
-    """Return limits that keep a launch small enough for the emulator, and tighter ones."""
+    """Return two conditions on a launch: one that keeps it small enough for the emulator, and a tighter one."""
     total = polynomial(0)
     for array in problem.arrays.values():
         if array.space == "global":
@@ -79,7 +79,10 @@ def small(problem: Problem) -> list[Formula]:
 
 
 def value_of(expression: Polynomial, values: dict[Symbol, int]) -> int:
-    """Return the value of a polynomial."""
+    """Return the value of a polynomial at the values of its symbols.
+
+    A symbol without a value has its lower bound, or 0.
+    """
     total = 0
     for product, factor in expression.terms.items():
         for symbol in product:
@@ -110,9 +113,9 @@ class ExpectedFault:
     category : str
         Category of the `Obligation`.
     lines : frozenset of int
-        Lines of the PTX.
+        Lines of the instructions in the PTX.
     places : frozenset of str
-        Source lines of these, as ``file:line``.
+        Source lines of the instructions, as ``file:line``.
     """
 
     category: str
@@ -120,7 +123,7 @@ class ExpectedFault:
     places: frozenset[str]
 
     def of_error(self, text: str) -> bool:
-        """Return whether an error is the expected fault. Any other error only stops the kernel earlier."""
+        """Return whether the text of an emulator's error describes the expected fault; False for a race."""
         if self.category == "barrier":
             return "barrier" in text
         at = re.search(r"\(PTX line (\d+)[,)]", text)
@@ -136,7 +139,11 @@ class ExpectedFault:
 def run_example(
     launch: Example, problem: Problem, kernel: Any, arch: str, expected: ExpectedFault | None = None
 ) -> Example:
-    """Run an example on the emulator; return it with the expected fault if that shows. None: any fault."""
+    """Run an example on the emulator; return a copy with `was_run` set, and with the fault that the run shows.
+
+    `fault` is empty if the run shows no fault, or not the expected one. Without `expected`, any fault counts. A launch
+    that is too large or that is refused is returned unchanged.
+    """
     names = [problem.same.get(parameter.name, parameter.name) for parameter in problem.parameters]
     lengths = [launch.arguments.get(f"len({name})", 0) for name in names]
     pairs = list(zip(problem.parameters, lengths, strict=True))
@@ -180,7 +187,10 @@ def run_example(
 
 
 def _array(length: int, dtype: np.dtype, buffers: list[np.ndarray]) -> np.ndarray:
-    """Return an array of small numbers, aligned as on a GPU, and apart from all other arrays."""
+    """Return an array of small random numbers, aligned as on a GPU, with unused memory around it.
+
+    The memory is added to `buffers`, which the caller must keep as long as the array is used.
+    """
     if length == 0:
         return np.zeros(0, dtype)
     size = length * dtype.itemsize

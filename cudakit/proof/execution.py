@@ -40,7 +40,11 @@ Way: TypeAlias = tuple[Path, Values]
 
 @dataclass(frozen=True)
 class Access:
-    """A read or write of `size` bytes at an address, where `path` holds."""
+    """A read or write of `size` bytes at an address, made if the conditions in `path` hold.
+
+    `bits` is the width of the address register, `loops` are the loops around the access, and `position` is its index in
+    the execution's events.
+    """
 
     instr: program.Instruction
     path: Path
@@ -70,7 +74,10 @@ class Access:
 
 @dataclass(frozen=True)
 class Barrier:
-    """A barrier of the block, where `path` holds."""
+    """A barrier of the block, which a thread reaches if the conditions in `path` hold.
+
+    `loops` are the loops around it, and `position` is its index in the execution's events.
+    """
 
     instr: program.Instruction
     path: Path
@@ -80,7 +87,10 @@ class Barrier:
 
 @dataclass(eq=False)
 class Loop:
-    """A loop that runs once for all its rounds."""
+    """A loop that is executed once for all its rounds; the symbol `round` is the number of the round, from 0.
+
+    `first` and `last` are the range of its events in the execution: `last` is behind the end.
+    """
 
     name: str
     round: Symbol
@@ -98,7 +108,7 @@ class Loop:
 
 
 class Inexact(Exception):
-    """Error of a loop whose number of rounds is not constant."""
+    """Error of a loop that cannot be run round by round: its number of rounds is not constant, or too large."""
 
 
 class Execution:
@@ -139,7 +149,11 @@ class Execution:
     # ── blocks ──
 
     def region(self, order: list[int], entry: int, ways: dict[int, list[Way]]) -> dict[int, list[Way]]:
-        """Run the blocks of a loop, or of the kernel; return the ways out of the region, and back to `entry`."""
+        """Run the basic blocks in `order`: those of one round of a loop, or of the kernel, from the block `entry`.
+
+        `ways` has, by block number, the ways into the region: each a condition with the registers. Return the ways out
+        of the region, and back to `entry`, by the number of the block to which they go.
+        """
         inside, leaving = set(order), dict[int, list[Way]]()
         at = 0
         while at < len(order):
@@ -162,14 +176,20 @@ class Execution:
         return leaving
 
     def _inner(self, order: list[int], entry: int, number: int) -> int | None:
-        """Return the header of the outermost loop around a block, other than the region itself, or None."""
+        """Return the header of the outermost loop in the region around the block `number`, or None.
+
+        The region is the blocks in `order`, entered at `entry`. If it is itself a loop, this loop does not count.
+        """
         for header in self.flow.blocks[number].loops:
             if header in order and not (header == entry and set(order) == self.flow.loops[entry]):
                 return header
         return None
 
     def join(self, ways: list[Way]) -> Way:
-        """Return several ways that meet as one way."""
+        """Join ways that lead to the same block into one way: its condition, and its registers.
+
+        Registers that differ become the value of the way that was taken.
+        """
         if len(ways) == 1:
             return ways[0][0], dict(ways[0][1])
         path, rests = merged([path for path, _ in ways])
@@ -186,7 +206,10 @@ class Execution:
         return Registers(values, self.function.registers, self.numbers, self.problem.special, self.problem.base_of)
 
     def block(self, number: int, way: Way) -> dict[int, list[Way]]:
-        """Run a block; return the ways out of it."""
+        """Run the basic block `number`, entered by a way: a condition with the registers.
+
+        Return the ways out of it, by the number of the block to which they go.
+        """
         path, values = way
         self.numbers.solver.check_steps()
         block = self.flow.blocks[number]
@@ -220,7 +243,11 @@ class Execution:
         return path + tuple(conjunct for conjunct in conjuncts(condition) if conjunct not in path)
 
     def instruction(self, instr: program.Instruction, registers: Registers, condition: Formula, path: Path) -> None:
-        """Run an instruction that does not branch."""
+        """Run an instruction that does not branch: a barrier, an access to memory, or a computation.
+
+        `condition` is the instruction's guard, and `path` the conditions under which it runs, with the guard. Barriers
+        and accesses are added to `events`.
+        """
         registers.numbers.path = path
         if flow.is_barrier(instr):
             if {"cluster", "red"} & set(instr.modifiers):
@@ -239,7 +266,10 @@ class Execution:
     # ── memory ──
 
     def memory(self, instr: program.Instruction, registers: Registers, condition: Formula, path: Path) -> None:
-        """Run an access to memory."""
+        """Run an access to memory: add it to `events`, and set the registers that it loads.
+
+        Reads of kernel parameters set registers only.
+        """
         type_name = instr.modifiers[-1]
         if {"async", "bulk"} & set(instr.modifiers):
             raise Unsupported(f"the instruction {instr}")
@@ -293,7 +323,11 @@ class Execution:
     # ── loops ──
 
     def loop(self, members: list[int], header: int, way: Way) -> dict[int, list[Way]]:
-        """Run a loop; return the ways out of it."""
+        """Run a loop round by round, or once for all rounds if their number is not constant.
+
+        `members` are the loop's basic blocks, and `way` leads to its header. Return the ways out of it, by the number
+        of the block to which they go.
+        """
         event_count = len(self.events)
         try:
             return self._round_by_round(members, header, way)
@@ -359,7 +393,10 @@ class Execution:
             self.numbers.inside, self.loops, self.numbers.compared = former, outer, compared_outside
 
     def _round(self, members: list[int], header: int, way: Way) -> Way:
-        """Return the way back to a loop's header after one round, and drop the round's events."""
+        """Run a loop for one round; return the way back to its header: the condition and the registers.
+
+        The accesses and barriers of the round are dropped from `events`.
+        """
         event_count = len(self.events)
         out = self.region(members, header, {header: [way]})
         del self.events[event_count:]
@@ -370,7 +407,11 @@ class Execution:
     def _steps(
         self, members: list[int], header: int, way: Way, carried: list[str], scopes: frozenset[str]
     ) -> dict[str, Polynomial | None]:
-        """Return the change of each register in a round; None if the change varies, or the register is no number."""
+        """Return how much each register in `carried` changes in one round of the loop.
+
+        `carried` are the registers that the loop writes and that have a value before it. `scopes` are the scopes with
+        which their values vary. The change is None if it varies between rounds, or if the register is no integer.
+        """
         path, values = way
         fresh: Values = {}
         symbols: dict[str, Symbol] = {}
@@ -396,7 +437,10 @@ class Execution:
     def _header(
         self, values: Values, carried: list[str], steps: dict[str, Polynomial | None], number: Symbol
     ) -> Values:
-        """Return the registers at the beginning of a round."""
+        """Return the registers at the beginning of round `number`: the start value plus the number times the change.
+
+        `values` are the registers before the loop. A register in `carried` whose change is None becomes unknown.
+        """
         start = dict(values)
         for name in carried:
             value, change = values[name], steps[name]
@@ -415,7 +459,12 @@ class Execution:
         number: Symbol,
         compared: list[Polynomial],
     ) -> list[Formula]:
-        """Return the conditions at the beginning of every round: the largest inductive set of the candidates."""
+        """Return conditions that hold at the beginning of every round of the current loop.
+
+        The candidates: a register stays in its type's range, and of two compared values one was greater in the round
+        before. A candidate is returned if it holds in round 0, and in each further round if all returned ones hold
+        before. `entered` are the conditions of a round, and `again` those of a further round.
+        """
         candidates: dict[Formula, None] = {}
         for register, change in steps.items():
             value = start[register]

@@ -41,14 +41,14 @@ _QUICK_S = 1.0
 
 @dataclass(frozen=True)
 class Opaque:
-    """An unknown value, such as a float."""
+    """An unknown value, such as a float, with the reason that it is unknown."""
 
     reason: str
 
 
 @dataclass
 class Numbers:
-    """Values and conditions under a path.
+    """Arithmetic and comparisons of symbolic integers, which use the conditions that hold at one point of the kernel.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Numbers:
     premises : list of Formula
         Conditions that always hold.
     path : tuple of Formula
-        Conditions that hold here.
+        Conditions that hold at this point.
     inside : frozenset of str
         Names of the enclosing loops.
     """
@@ -73,7 +73,7 @@ class Numbers:
     _sources: dict[Symbol, tuple[Polynomial, int]] = field(default_factory=dict)
 
     def holds(self, formula: Formula) -> bool:
-        """Return whether a formula provably holds here."""
+        """Return whether a formula provably holds at this point, from `premises` and `path`."""
         if formula == TRUE:
             return True
         return self.solver.impossible((*self.premises, *self.path, negation(formula)), _QUICK_S)
@@ -117,9 +117,10 @@ class Numbers:
         return self._wrapped[key]
 
     def narrowed(self, value: Polynomial, bits: int) -> Polynomial:
-        """Return a number with the same `bits` low bits as a value.
+        """Return a number with the same `bits` low bits as a value, simplified if possible.
 
-        A value that was widened before becomes its source again.
+        A symbol that stands for another number modulo a power of two is replaced by this number, if the low bits stay
+        the same.
         """
         total = polynomial(0)
         for product, factor in value.terms.items():
@@ -186,7 +187,10 @@ class Numbers:
 
 
 def merged(paths: list[tuple[Formula, ...]]) -> tuple[tuple[Formula, ...], list[Formula]]:
-    """Return the common path behind several paths that meet, and the rest of each path."""
+    """Return the path of the point where several paths meet, and for each path the conjunction of its own conditions.
+
+    The result begins with the conditions that all paths share, and ends with the disjunction of the rest.
+    """
     first = paths[0]
     count = 0
     while all(len(path) > count and path[count] == first[count] for path in paths):
@@ -196,7 +200,11 @@ def merged(paths: list[tuple[Formula, ...]]) -> tuple[tuple[Formula, ...], list[
 
 
 def union(rests: list[Formula]) -> Formula:
-    """Return the disjunction of conditions; of two that differ in one opposite conjunct, the shared part."""
+    """Return the disjunction of conditions, simplified.
+
+    Two conditions that differ only in one conjunct, which is negated in the other, become the conjuncts that they
+    share.
+    """
     left = list(rests)
     changed = True
     while changed and len(left) > 1:
@@ -232,7 +240,7 @@ def _joined(first: Formula, other: Formula) -> Formula | None:
 
 
 def conjuncts(item: Formula) -> tuple[Formula, ...]:
-    """Return the conditions whose conjunction a formula is."""
+    """Return the parts of a conjunction; for any other formula, the formula alone; for True, nothing."""
     return item.items if isinstance(item, All) else (item,)
 
 
@@ -247,12 +255,12 @@ _INFINITIES: Final = {"f32": 0x7F80_0000, "f64": 0x7FF0_0000_0000_0000}
 
 
 class Unsupported(Exception):
-    """Reason that a kernel cannot be judged, in words that follow the line."""
+    """Error of a kernel that cannot be judged. Its text is the reason, to be put after the line number in a message."""
 
 
 @dataclass
 class Registers:
-    """A thread's registers, with the meaning of other operands."""
+    """A thread's registers by name, and the values of other operands: special registers, constants and addresses."""
 
     values: dict[str, Value]
     types: dict[str, str]
@@ -261,18 +269,21 @@ class Registers:
     base_of: Callable[[str], Polynomial]
 
     def bits(self, name: str) -> int:
-        """Return the width of a register."""
+        """Return the width of a declared register in bits; 1 for a predicate."""
         declared = self.types[name]
         return int("".join(filter(str.isdigit, declared.partition("x")[0])) or 1)
 
     def bits_of(self, operand: program.Operand | None, other: int) -> int:
-        """Return the width of an operand that is a register; else `other`."""
+        """Return the width in bits of an operand that is a declared register; for any other operand, `other`."""
         return (
             self.bits(operand.name) if isinstance(operand, program.Register) and operand.name in self.types else other
         )
 
     def is_float(self, operand: program.Operand) -> bool:
-        """Return whether an operand is a register of floats. A number is then the float's bits."""
+        """Return whether an operand is a register of floats.
+
+        If such a register holds a number, the number is the float's bits.
+        """
         return isinstance(operand, program.Register) and self.types.get(operand.name, "").startswith("f")
 
     def read(self, operand: program.Operand) -> Value:
@@ -317,7 +328,10 @@ class Registers:
         return flag
 
     def write(self, operand: program.Operand, value: Value, condition: Formula = TRUE) -> None:
-        """Set a register's value where a condition holds."""
+        """Set a register to a value where a condition holds; elsewhere the register keeps its former value.
+
+        Operands that are no registers are ignored. Of a group of registers each becomes unknown.
+        """
         if isinstance(operand, program.Group):
             for item in operand.items:
                 self.write(item, value if isinstance(value, Opaque) else Opaque("it is of several parts"), condition)
@@ -335,7 +349,10 @@ class Registers:
         self.values[operand.name] = value
 
     def either(self, choices: tuple[tuple[Formula, Value], ...]) -> Value:
-        """Return the value whose condition holds."""
+        """Return the value whose condition holds, from pairs of condition and value.
+
+        The result is unknown if the values differ and one is unknown, or if they are of different kinds.
+        """
         values = [value for _, value in choices]
         if all(value == values[0] for value in values):
             return values[0]
@@ -455,7 +472,10 @@ def _moved(instr: program.Instruction, registers: Registers) -> Value:
 
 
 def _results(instr: program.Instruction, registers: Registers, reason: str) -> list[tuple[program.Operand, NumberWord]]:
-    """Return the results of an instruction, by its meaning."""
+    """Return the results of an instruction, computed by the meaning of its opcode: pairs of target operand and value.
+
+    `reason` is the reason given for values that become unknown. An instruction without a known meaning raises.
+    """
     entry = words.bound(instr, _CARRY)
     if entry is None:
         raise _Unfollowed
@@ -473,7 +493,11 @@ def _results(instr: program.Instruction, registers: Registers, reason: str) -> l
 
 
 def _operand(registers: Registers, operand: program.Operand, type_name: str, is_followed: bool) -> Value:
-    """Return the value of an operand. An unknown float stays unknown, unless its bits are followed."""
+    """Return the value of an operand that an instruction reads as `type_name`.
+
+    A float that is unknown stays unknown, unless `is_followed`: then it becomes an unknown number that stands for its
+    bits.
+    """
     if type_name == "pred":
         return registers.predicate(operand)
     if isinstance(operand, program.Immediate) and operand.float_bits:
@@ -538,7 +562,7 @@ def _bitwise(opcode: str) -> Callable[..., Value]:
 
 
 def _masked(numbers: Numbers, value: Polynomial, mask: int, bits: int) -> Polynomial:
-    """Return ``value & mask``, one run of the mask's ones after the other."""
+    """Return ``value & mask`` for a constant mask of `bits` bits, as a sum over the runs of ones in the mask."""
     total, low = polynomial(0), 0
     while low < bits:
         if not mask >> low & 1:
@@ -554,9 +578,10 @@ def _masked(numbers: Numbers, value: Polynomial, mask: int, bits: int) -> Polyno
 
 
 def _disjoint(word: NumberWord, opcode: str, a: Polynomial, b: Polynomial) -> Polynomial:
-    """Return a bitwise operation on two numbers.
+    """Return ``and``, ``or`` or ``xor`` of two numbers, by the opcode.
 
-    Without shared bits ``or`` and ``xor`` are the sum. Otherwise only bounds are known.
+    If the numbers provably share no bits, ``or`` and ``xor`` are their sum. Otherwise the result is an unknown number
+    with bounds.
     """
     if opcode != "and":
         for left, other in ((a, b), (b, a)):
@@ -589,7 +614,11 @@ def _high_product(a: NumberWord, type_name: str, b: NumberWord) -> Value:
 
 
 def _quotient(is_rest: bool) -> Callable[..., NumberWord]:
-    """Return the operation for a quotient toward 0, or its remainder, of a divisor that is known to be above 0."""
+    """Return a function that divides two words, rounding toward 0.
+
+    The function returns the quotient, or with `is_rest` the remainder. The function raises if the divisor is not
+    provably above 0.
+    """
 
     def do(a: NumberWord, type_name: str, b: NumberWord) -> NumberWord:
         x, y, numbers = a.canonical, b.canonical, a.numbers
@@ -625,9 +654,9 @@ def _float(a: NumberWord) -> tuple[Polynomial, Formula]:
 
 
 def _compared_floats(name: str, a: NumberWord, b: NumberWord) -> Formula:
-    """Return a comparison of a float with itself, or with a constant above 0.
+    """Return the formula of a float comparison: of a float with itself, or with a constant above 0. Others raise.
 
-    Floats above 0 are ordered as their bits.
+    `name` is the comparison, such as ``lt``. Floats above 0 are ordered as their bits.
     """
     bits, is_number = _float(a)
     if b is a and name in ("eq", "ne"):
@@ -644,7 +673,10 @@ def _compared_floats(name: str, a: NumberWord, b: NumberWord) -> Formula:
 
 
 def _with_nan(a: NumberWord, type_name: str, *sources: NumberWord) -> Value:
-    """Return a float with another NaN: float32 has one."""
+    """Return the bits of a float, with other bits if it is NaN.
+
+    Without `sources` NaN becomes float32's canonical NaN. With `sources` it becomes any NaN of the type.
+    """
     bits, is_number = _float(a)
     nan = polynomial(0x7FFF_FFFF)
     if sources:

@@ -60,7 +60,7 @@ class Pairs:
         self.events, self.problem = events, problem
 
     def cases(self, first: Reached, other: Reached) -> tuple[Formula, ...]:
-        """Return formulas of which one is possible if two accesses race."""
+        """Return formulas, each a case in which two accesses race. If none is possible, there is no race."""
         # Atomic operations of different sizes are not atomic for each other.
         both_atomic = first.access.is_atomic and other.access.is_atomic and first.access.size == other.access.size
         of_block = first.access.is_of_block or other.access.is_of_block
@@ -82,7 +82,11 @@ class Pairs:
         indices: tuple[Polynomial, ...],
         between: Sequence[Formula],
     ) -> Formula:
-        """Return the condition that one thread and a renamed one, of other indices, access the same bytes."""
+        """Return the condition that two threads access the same bytes: one makes the first access, another the second.
+
+        `renaming` gives the second thread symbols of its own. `indices` are the thread's or block's indices, of which
+        one must differ. `between` are further conditions.
+        """
         apart = some(negation(equal(value, renaming.polynomial(value))) for value in indices)
         start, sizes = renaming.polynomial(other.offset), (first.access.size, other.access.size)
         difference = first.offset - start
@@ -94,9 +98,9 @@ class Pairs:
         return everything((*first.access.path, there, apart, same, *between))
 
     def _in_block(self, first: Reached, second: Reached) -> Iterator[Formula]:
-        """Yield the cases in which two threads of a block race without a barrier between.
+        """Yield formulas, each a case in which two threads of a block race without a barrier between.
 
-        The second access is not before the first in the program.
+        One thread makes the first access, the other the second. The second access may be in a later round of a loop.
         """
         a, b = first.access, second.access
         loop_a, loop_b = _loop_of(a), _loop_of(b)
@@ -140,13 +144,19 @@ class Pairs:
     def _none(
         self, start: int, stop: int, loop: Loop | None = None, rounds: Mapping[Symbol, Polynomial] | None = None
     ) -> Formula:
-        """Return the condition that no barrier between two events is reached, in another round of a loop."""
+        """Return the condition that a thread reaches no barrier among the events from `start` to before `stop`.
+
+        With a loop, the barriers are those of another round of this loop, whose number `rounds` has.
+        """
         renaming = Renaming(() if loop is None else {loop.name}, rounds)
         barriers = (event for event in self.events[start:stop] if isinstance(event, Barrier))
         return everything(negation(renaming.formula(everything(barrier.path))) for barrier in barriers)
 
     def _none_between(self, start: int, stop: int, own: Loop | None) -> Formula:
-        """Return the condition that no barrier between two events is reached; loops between run one round, or none."""
+        """Return the condition that a thread reaches no barrier among the events from `start` to before `stop`.
+
+        Of a loop with barriers other than `own`, the barriers of round 0 count.
+        """
         conditions: list[Formula] = []
         for event in self.events[start:stop]:
             if isinstance(event, Barrier):
@@ -158,7 +168,7 @@ class Pairs:
 
 
 def _loop_of(event: Access | Barrier) -> Loop | None:
-    """Return the loop with barriers around an event, or None."""
+    """Return the loop around an access or barrier that has a barrier in it, or None."""
     return next((loop for loop in event.loops if loop.has_barrier), None)
 
 
@@ -285,7 +295,10 @@ def _reached_by_all(barrier: Barrier) -> Iterator[Obligation]:
 
 
 def _check_loop(loop: Loop, events: list[Access | Barrier], numbers: Numbers) -> None:
-    """Check that a loop with barriers has one in each round."""
+    """Check that a loop with barriers reaches one in each round that is followed by another.
+
+    Otherwise the kernel cannot be judged, and `Unsupported` is raised.
+    """
     if FALSE in loop.again:
         return
     numbers.path = loop.again
@@ -333,7 +346,7 @@ def _assumptions(execution: Execution, problem: Problem) -> Iterator[str]:
 
 
 def _global(accesses: Iterable[Access], problem: Problem) -> dict[str, list[Access]]:
-    """Return the accesses to global memory, by the array's name."""
+    """Return the accesses to arrays in global memory, as a list for each array's name. Other accesses are left out."""
     result: dict[str, list[Access]] = {}
     for access in accesses:
         for base in access.address.bases().symbols:

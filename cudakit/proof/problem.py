@@ -299,17 +299,20 @@ class Problem:
             self._give(formula)
 
     def _give(self, formula: Formula) -> None:
-        """Add a premise. A premise about elements holds only for an array that has any."""
+        """Add a formula to the premises.
+
+        A formula about the elements of an array is added with the condition that the array has any element.
+        """
         some_elements = (at_least(self.lengths[name], 1) for name in self._of(formula))
         self.premises.append(implies(everything(some_elements), formula))
 
     def _of(self, formula: Formula) -> list[str]:
-        """Return the arrays whose elements a formula is about."""
+        """Return the names of the arrays whose elements a formula is about."""
         symbols = cone([formula])[0]
         return [name for name, symbol in self.elements.items() if symbol in symbols]
 
     def _narrow(self) -> None:
-        """Narrow the bounds of symbols by the premises about one symbol alone."""
+        """Narrow the bounds of symbols, in place, by the premises that are inequalities of one symbol alone."""
         whole = everything(self.premises)
         for condition in whole.items if isinstance(whole, All) else (whole,):
             if not isinstance(condition, Atom) or condition.is_equality or len(condition.value.symbols) != 1:
@@ -366,7 +369,10 @@ class Problem:
         return names
 
     def _united(self, statements: Sequence[str], names: dict[str, Polynomial]) -> list[str]:
-        """Unite arguments that statements such as ``x is y`` declare to be one array; return the other statements."""
+        """Unite arguments that statements such as ``x is y`` declare to be one array; return the other statements.
+
+        The second argument then stands for the first: its array is removed, and its names in `names` are changed.
+        """
         left = []
         for statement in statements:
             match = _SAME.fullmatch(statement)
@@ -453,7 +459,10 @@ class Problem:
     # ── what the execution asks ──
 
     def special(self, name: str) -> Value:
-        """Return the value of a special register."""
+        """Return the value of a special register such as ``%tid.x``.
+
+        Registers other than thread and block indices and sizes are unknown.
+        """
         word, _, axis = name.lstrip("%").partition(".")
         rows = {"tid": self.threads, "ntid": self.block, "ctaid": self.blocks, "nctaid": self.grid}
         if word in rows and axis in tuple(_AXES):
@@ -496,7 +505,10 @@ class Problem:
         return self._bases[name]
 
     def _part(self, base: Polynomial, variable: program.Variable) -> None:
-        """Split a thread's own variable into arrays: each begins where an address is taken."""
+        """Split a variable in a thread's local memory into separate arrays, and record their addresses.
+
+        `base` is the address of the variable. An array begins at each offset whose address the kernel computes.
+        """
         derived = {variable.name}
         starts = {0}
         for instr in self.entry.code:
@@ -513,11 +525,17 @@ class Problem:
             self._parts_of[base + start] = self._array(shown, polynomial(end - start), "local", align)
 
     def part(self, address: Polynomial) -> Polynomial:
-        """Return an address in a thread's own variable as the beginning of an array in it, if it is one."""
+        """Return the symbol of the array that begins at an address in a thread's local memory.
+
+        Any other address is returned unchanged.
+        """
         return self._parts_of.get(address, address) if self._parts_of else address
 
     def element(self, address: Polynomial, size: int, numbers: Numbers) -> Polynomial | None:
-        """Return the value read from an array that has statements about its elements; None for other arrays."""
+        """Return the value of a read of `size` bytes from an array that has statements about its elements.
+
+        The result is None for other arrays, and if `size` is not the size of an element.
+        """
         (base, *others) = address.bases().symbols or (None,)
         name = next((array for array in self.contents if self.pointers[array] is base), None)
         if name is None or others or size != self.elements_bytes(name):
@@ -525,9 +543,9 @@ class Problem:
         return self.any_element(name, numbers)
 
     def any_element(self, name: str, numbers: Numbers) -> Polynomial:
-        """Return an element of an array with statements about its elements; it differs between threads and iterations.
+        """Return a new symbol for an element of the array `name`, for which the statements about the elements hold.
 
-        If the array has no elements, nothing is known of the value.
+        It differs between threads and iterations. If the array has no elements, nothing is known of the value.
         """
         element = numbers.unknown("", self.elements[name].low, self.elements[name].high)
         (symbol,) = element.symbols
@@ -540,11 +558,15 @@ class Problem:
         return element
 
     def elements_bytes(self, name: str) -> int:
-        """Return the bytes of an element of an argument that is an array."""
+        """Return the bytes of one element of the array argument `name`."""
         return element_bytes(next(parameter for parameter in self.parameters if parameter.name == name))
 
     def parameter(self, name: str, offset: int, type_name: str) -> Value:
-        """Return the value read from a parameter of the kernel."""
+        """Return the value read as `type_name` at a byte offset in the kernel's parameter `name` of the PTX.
+
+        Integers and pointers are exact. Parts of other parameters are unknown. A parameter that does not exist raises
+        `Unsupported`.
+        """
         place = next((at for at, declared in enumerate(self.entry.parameters) if declared.name == name), None)
         if place is None or place >= len(self.parameters):
             raise Unsupported(f"the parameter {name}")

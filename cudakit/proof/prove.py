@@ -37,7 +37,9 @@ template <typename T_> struct cudakit_size<T_*, decltype((void)sizeof(T_))> {{
 
 
 def sized(specialization: Specialization, parameters: tuple[BoundParameter, ...]) -> tuple[BoundParameter, ...]:
-    """Return the parameters, with pointers to a struct as pointers to elements of the struct's size.
+    """Return the parameters, in which pointers to structs have elements of the struct's size and alignment.
+
+    The compiler is asked for the sizes. If it cannot name a type, the parameters are returned unchanged.
 
     Parameters
     ----------
@@ -290,9 +292,10 @@ class _Work:
             return
 
     def shown(self, obligation: Obligation, answer: Answer, formulas: list[Formula]) -> Example:
-        """Return the first of a few launches that shows a fault, or the last of them.
+        """Run a few launches that the solver's values describe; return the first that shows the fault, or the last.
 
-        The formulas of a loop's rounds are weaker than the loop: at some launches that they allow, nothing is wrong.
+        `answer` has the values of the first launch. `formulas` are the conditions that further launches must meet. At
+        some launches that meet them nothing is wrong: the formulas of a loop's rounds are weaker than the loop.
         """
         problem = self.problem
         symbols = problem.scalars or {f"len({name})": symbol for name, symbol in problem.lengths.items()}
@@ -316,7 +319,10 @@ class _Work:
         return outcome
 
     def with_contents(self, launch: Example, answer: Answer) -> Example:
-        """Return the launch, with elements of the arrays that have statements about their elements."""
+        """Return a copy of the launch, with elements of the arrays that have statements about their elements.
+
+        The elements come from the solver's values.
+        """
         contents: dict[str, tuple[int, ...]] = {}
         for name in self.problem.contents:
             own, element = content_name(name), self.problem.elements[name]
@@ -364,7 +370,7 @@ _SETTING: Final = re.compile(r"\s*(\w+)\s*=(?!=)\s*(.+)")
 
 @dataclass
 class Stated:
-    """Statements about one kernel.
+    """Statements in the comments above one kernel.
 
     Attributes
     ----------
@@ -372,7 +378,7 @@ class Stated:
     settings : dict
         ``block``, ``grid`` and ``shared_bytes``, as they are written.
     arguments : dict
-        Values of the template parameters that the comments name.
+        Values of the template parameters that the comments name, a list for each.
     """
 
     statements: list[str] = field(default_factory=list)
@@ -381,7 +387,7 @@ class Stated:
 
 
 def stated(text: str) -> dict[str, Stated]:
-    """Return the statements in a source about its kernels, by name.
+    """Return the statements in the ``// prove:`` comments of a source, by the name of the kernel below them.
 
     Raises
     ------
@@ -463,7 +469,7 @@ def proofs_of(path: Path, kernel: str | None, timeout_s: float, arch: str) -> It
 
 
 def _extent(text: str | None) -> list[str] | None:
-    """Extents with commas between, in parentheses or not."""
+    """Return the extents in a text with commas, in parentheses or not, as a list of texts; None for None."""
     if text is None:
         return None
     whole = re.fullmatch(r"\((.*,.*)\)", text)

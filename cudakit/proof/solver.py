@@ -66,12 +66,15 @@ def z3_module() -> Any:
 
 
 class OutOfSteps(Exception):
-    """Error of questions that together took too many steps."""
+    """Error of a proof whose questions together took more steps of the solver than allowed."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Satisfiability of formulas: ``no``, ``yes`` with values, or ``unknown``."""
+    """The solver's answer to the question whether formulas can hold together: ``no``, ``yes`` or ``unknown``.
+
+    With ``yes``, `values` has values of the symbols at which they hold; else it is empty.
+    """
 
     verdict: Literal["no", "yes", "unknown"]
     values: dict[Symbol, int]
@@ -100,19 +103,22 @@ class Solver:
         self._verdicts: dict[frozenset[Formula], bool] = {}
 
     def check_steps(self) -> None:
-        """Check that there are steps left, and count the work between two questions.
+        """Add a fixed number of steps, for the work between two questions, and check that steps are left.
 
         Raises
         ------
         OutOfSteps
-            If there are none.
+            If more steps were taken than allowed.
         """
         self.steps += _STEPS_BETWEEN
         if self.steps > QUESTIONS * self.timeout_s * STEPS_PER_S:
             raise OutOfSteps(f"not all was decided in {QUESTIONS} times the steps of timeout_s={self.timeout_s:g}")
 
     def impossible(self, formulas: Iterable[Formula], timeout_s: float | None = None) -> bool:
-        """Return whether formulas provably cannot hold together."""
+        """Return whether formulas provably cannot hold together. Answers are cached.
+
+        The result is False also if the solver does not decide.
+        """
         self.check_steps()
         whole = everything(formulas)
         key = frozenset(whole.items if isinstance(whole, All) else (whole,))
@@ -124,7 +130,11 @@ class Solver:
         return is_impossible
 
     def answer(self, formulas: Sequence[Formula], small: Sequence[Formula] = ()) -> Answer:
-        """Return whether formulas can hold together. The values meet `small` too, where some do."""
+        """Return whether formulas can hold together, with values of the symbols.
+
+        `small` are further conditions, the most important first. The values meet as many of them as a solution can be
+        found for, from the first on.
+        """
         self.check_steps()
         question = _Question(self, [everything(formulas)])
         result = question.linear(self.timeout_s)
@@ -148,7 +158,7 @@ class _Question:
         self.unknowns: dict[Symbol, z3.ArithRef] = {}
 
     def linear(self, timeout_s: float) -> Answer:
-        """Answer with products as unknowns: ``no`` is certain."""
+        """Answer the question with each product of symbols as an unknown number: ``no`` is certain, ``yes`` is not."""
         if FALSE in self.formulas:
             return Answer("no", {})
         stated = self._stated()
@@ -159,7 +169,7 @@ class _Question:
         return answer if answer.verdict == "no" else self._solve(stated + self._lemmas(True), timeout_s)
 
     def exact(self, timeout_s: float) -> Answer:
-        """Answer with exact products."""
+        """Answer the question with exact products, so that ``yes`` is certain too."""
         stated = self._stated()
         for product, unknown in list(self.products.items()):
             value = self.unknown(product[0])
@@ -272,7 +282,7 @@ def lemmas(formulas: Iterable[Formula], mixed: bool) -> list[Formula]:
 
 
 def _sizes(product: Monomial) -> Monomial:
-    """Return the factors of a product that are the same in all threads; all factors if there is none."""
+    """Return the factors of a product that are the same in all threads, such as sizes; all factors if there is none."""
     return tuple(symbol for symbol in product if not symbol.varies) or product
 
 

@@ -100,7 +100,7 @@ class Polynomial:
 
     @property
     def varies(self) -> frozenset[str]:
-        """Scopes with which the value varies."""
+        """Scopes with which the value varies: those of all its symbols."""
         return frozenset().union(*(symbol.varies for symbol in self.symbols))
 
     @cached_property
@@ -117,12 +117,19 @@ class Polynomial:
         return low, high
 
     def within(self, low: int, high: int) -> bool:
-        """Return whether the bounds of the symbols alone keep the value between two numbers."""
+        """Return whether the value is from `low` to `high`, both included, by the bounds of its symbols alone.
+
+        False means that this is not known.
+        """
         least, most = self.range
         return least is not None and most is not None and low <= least and most <= high
 
     def split(self, divisor: int) -> tuple[Polynomial, Polynomial]:
-        """Return quotient and remainder by terms: the terms that a divisor divides, divided, and the others."""
+        """Return a quotient and a remainder, so that the value is the quotient times the divisor plus the remainder.
+
+        Terms whose factor the divisor divides go to the quotient, other terms unchanged to the remainder. The constant
+        is divided. The remainder may be greater than the divisor.
+        """
         quotient = {product: factor // divisor for product, factor in self.terms.items() if product}
         rest = {product: factor % divisor for product, factor in self.terms.items() if product}
         quotient = {product: factor for product, factor in quotient.items() if not rest[product]}
@@ -131,7 +138,7 @@ class Polynomial:
         return Polynomial({**quotient, (): whole}), Polynomial({**remainder, (): left})
 
     def bases(self) -> Polynomial:
-        """Return the terms with addresses of arrays."""
+        """Return the sum of the terms in which the address of an array is a factor; 0 if there is none."""
         return Polynomial(
             {product: factor for product, factor in self.terms.items() if any(symbol.is_base for symbol in product)}
         )
@@ -163,7 +170,7 @@ def range_of(product: Monomial) -> tuple[int | None, int | None]:
 
 @dataclass(frozen=True)
 class Atom:
-    """The formula ``value >= 0``, or ``value == 0``."""
+    """The formula ``value >= 0``, or ``value == 0`` if `is_equality`, for a polynomial."""
 
     value: Polynomial
     is_equality: bool
@@ -199,9 +206,9 @@ class Some:
 
 @dataclass(frozen=True)
 class LastRound:
-    """Conditions of a loop's last round, which a thread reaches because it leaves the loop.
+    """Conditions of a loop's last round, which hold for a thread behind the loop.
 
-    The `negation` of this formula is false: a thread is elsewhere for another reason.
+    The `negation` of this formula is false: all threads that enter the loop leave it, so none is without a last round.
     """
 
     item: Formula
@@ -256,7 +263,10 @@ def some(items: Iterable[Formula]) -> Formula:
 
 
 def _joined(items: Iterable[Formula], join: type[All | Some], decides: Formula) -> Formula:
-    """Join formulas by `join`: a formula that equals `decides`, or a formula and its negation, decides the result."""
+    """Return the conjunction or disjunction of formulas, by the class `join`, simplified.
+
+    The result is `decides` if one of the formulas equals `decides`, or if a formula and its negation are among them.
+    """
     parts: dict[Formula, None] = {}
     for item in items:
         if item == decides:
@@ -273,7 +283,10 @@ def implies(condition: Formula, then: Formula) -> Formula:
 
 
 def divided(value: Polynomial, divisor: Polynomial) -> tuple[Polynomial, Polynomial]:
-    """Return the quotient, rounded down, and the remainder as symbols, of a divisor above 0."""
+    """Return two new symbols for the quotient, rounded down, and the remainder of a division.
+
+    Their definitions apply only to a divisor above 0. For other divisors the symbols are unknown.
+    """
     varies, number, (low, high) = value.varies | divisor.varies, divisor.constant, value.range
     quotient = Symbol("quotient", None, None, varies)
     if number is not None:
@@ -318,7 +331,11 @@ def symbols_in(item: Formula) -> Iterator[Symbol]:
 
 
 def cone(items: Iterable[Formula]) -> tuple[dict[Symbol, None], list[Formula]]:
-    """Return the symbols of formulas and of all their definitions, and these definitions."""
+    """Return all symbols on which formulas depend, and the definitions of these symbols.
+
+    The symbols are those in the formulas, in the definitions of these, and so on. They are the keys of the first
+    result.
+    """
     symbols: dict[Symbol, None] = {}
     definitions: dict[Formula, None] = {}
     waiting = [symbol for item in items for symbol in symbols_in(item)]

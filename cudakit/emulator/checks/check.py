@@ -34,10 +34,11 @@ def _search(
     on_finding: Callable[[Finding], None],
     launch: Launch,
 ) -> None:
-    """Run a launch in the default order, then in drawn orders of threads until a check reports a finding.
+    """Run a launch in the default order, then in at most `schedules` drawn orders, until a check reports a finding.
 
-    The first run is by `first`. If it reports a finding, no other order is tried. A finding of another order is added
-    to `report`. `on_finding` also takes the finding, and may raise.
+    `first` runs the launch in the default order. If that run has a finding, or the kernel may allocate from the heap,
+    no other order is tried. A finding of another order is added to `report`. `on_finding` also takes this finding, and
+    may raise. Memory is left as the first run leaves it.
     """
     writable, count_before = launch.memory.writable(), len(report.findings)
     before = [piece.copy() for piece in writable]
@@ -67,9 +68,10 @@ class _Reruns:
         self.switches = 0
 
     def finding_in(self, order: DrawnOrder) -> Finding | None:
-        """Return the finding of a run in an order of threads, or None.
+        """Run the launch again in an order of threads; return the run's first finding, or None.
 
-        A finding comes from a check, an error, or a result that differs from the first run's.
+        A finding comes from a check, an error, or a result that differs from the first run's. The order is a seed, or a
+        seed with the switches to keep.
         """
         _put(self._decoded, self._before)
         report, budget = Report(), _PATIENCE * (self._launch.steps + self._launch.geometry.threads)
@@ -99,7 +101,10 @@ class _Reruns:
         return None
 
     def first(self, schedules: int) -> Finding | None:
-        """Return the finding of the first drawn order that has one, reduced to few switches, or None."""
+        """Return the finding of the first order that has one, or None.
+
+        The orders are drawn with the seeds 0 to `schedules` − 1. The order in the finding is reduced to few switches.
+        """
         for seed in range(schedules):
             finding = self.finding_in(seed)
             if finding is not None:
@@ -122,7 +127,11 @@ class _Reruns:
 
 
 def _shrunk(reruns: _Reruns, seed: int, finding: Finding) -> Finding:
-    """Return the finding of an order with few switches, which still causes a finding of the same kind."""
+    """Return the finding of an order with fewer switches between threads, which has the same kind as `finding`.
+
+    `seed` is the seed of the order in which `finding` was found. The result names the reduced order in its text. If
+    many switches remain, the order in the result is the seed alone.
+    """
     switches, runs = list(range(reruns.switches)), 0
 
     def is_enough(some: Sequence[int]) -> bool:
@@ -248,9 +257,9 @@ def checkers(stream: EmulatedStream) -> tuple[Checker, ...]:
 
 
 def with_schedules(run: Callable[[Launch], None], stream: EmulatedStream) -> Callable[[Launch], None]:
-    """Return a function that runs a checked launch in several orders of threads.
+    """Return a function that takes a launch and runs it in several orders of threads.
 
-    If no `check` around has `schedules`, return `run` itself.
+    `run` runs a launch in the default order. If no enclosing `check` has `schedules`, return `run` itself.
     """
     for report, schedules in _REPORTS:
         if schedules:

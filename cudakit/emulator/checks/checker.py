@@ -42,7 +42,10 @@ class Barriers:
         self._everybody = first_numbers(machine.lanes)
 
     def collective(self, plan: Plan, masks: np.ndarray, active: Index) -> None:
-        """Report a mask of a warp collective that names a lane which has exited."""
+        """Report a warp collective whose mask names a lane that has exited.
+
+        `masks` has one mask for each of the `active` lanes, or one for all.
+        """
         machine = self._machine
         if machine.alive == machine.lanes:
             return
@@ -112,14 +115,20 @@ class Barriers:
                 self._never_reached(plan, lane)
 
     def _bits(self, lanes: np.ndarray) -> np.ndarray:
-        """Return an array with a mask for each warp: the bits of `lanes`."""
+        """Return one 32-bit mask for each warp of the interpreter.
+
+        Bit i is set if `lanes` has lane i of the warp.
+        """
         machine = self._machine
         bits = np.zeros(int(machine.warp_of[-1]) + 1, np.uint32)
         np.bitwise_or.at(bits, machine.warp_of[lanes], np.uint32(1) << machine.lane_id[lanes])
         return bits
 
     def _plan_awaited(self, location: int) -> Plan | None:
-        """Return the plan of the instruction at which a waiting lane waits: the instruction before the lane's place."""
+        """Return the plan of the instruction at which a lane waits, from the location of the lane.
+
+        A waiting lane's location is the instruction behind that instruction. The result is None if there is no plan.
+        """
         machine = self._machine
         _, number, code = machine.where(location)
         return self._plans.get(id(machine.module.decoded(machine.module.functions[number])[code - 1]))
@@ -193,7 +202,11 @@ class Checker:
             self._orders(plan, machine, frame, active)
 
     def _constant(self, machine: Scheduler) -> dict[int, str]:
-        """Return the const parameter of each instruction that writes through a const pointer; cached for a launch."""
+        """Return the name of the const parameter through which an instruction writes, by the instruction's ``id``.
+
+        Only instructions that write through a pointer to const are included. The result is cached for the launch's
+        kernel.
+        """
         launch = machine.launch
         if self._constants is None or self._constants[0] is not launch.entry:
             self._constants = (

@@ -18,7 +18,11 @@ from cudakit.emulator.machine.machine import Scheduler
 
 
 class _Mark(NamedTuple):
-    """A mark on memory of pending copies: numbers of the marked stamps, and the position of the copy of each."""
+    """A mark on the stamps of memory that pending copies read or write.
+
+    `where` has the numbers of the marked stamps in `shadow`. `positions` has, for each of these, the position of its
+    copy among the copies of the instruction.
+    """
 
     shadow: Shadow
     where: np.ndarray
@@ -53,7 +57,10 @@ class PendingCopies:
         self._shadows: set[Shadow] = set()
 
     def issued(self, copies: Copies) -> None:
-        """Compare the reads and writes of copies with earlier accesses, and mark their memory."""
+        """Compare the reads and writes of new copies with earlier accesses, and mark their memory as pending.
+
+        Copies in clusters are ignored.
+        """
         plan = self._plans.get(id(copies.instr))
         if plan is None or self._machine.memory.cluster > 1:
             return
@@ -82,10 +89,10 @@ class PendingCopies:
             marks.append(mark)
 
     def landed(self, copies: Copies, positions: np.ndarray, awaited: Awaited) -> None:
-        """Remove the marks of completed copies.
+        """Remove the marks of the copies at `positions`, which have completed.
 
-        From then on, a copy for which its own thread waited counts as a write of that thread. A copy completed by an
-        mbarrier counts as a write of no thread.
+        A copy that its own thread waited for (`awaited` is ``"group"``) counts as a write of that thread from then on.
+        A copy completed by an mbarrier counts as a write of no thread.
         """
         marks = self._marks.get(id(copies))
         if marks is None:
@@ -108,7 +115,10 @@ class PendingCopies:
                 self._shadows.clear()
 
     def abandoned(self, copies: Copies, positions: np.ndarray) -> None:
-        """Report a thread that exits before its copies have completed."""
+        """Report a thread that exits without waiting for its copies to complete.
+
+        `positions` are the positions of these copies among `copies`. Only the thread of the first is reported.
+        """
         plan = self._plans.get(id(copies.instr))
         if plan is not None and copies.writes:
             file, line = self._reporter.place(plan)

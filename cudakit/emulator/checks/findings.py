@@ -144,7 +144,7 @@ class Reporter:
         self._reported: set[tuple[str, int, int]] = set()
 
     def through_const(self, plan: Plan, machine: Scheduler, active: Index) -> None:
-        """Report lanes that write through a pointer to const."""
+        """Report that the first of the active lanes writes through a pointer to const."""
         lane = machine.name_of(0 if active is None else int(active[0]))
         name = self.launch.pointers[plan.constant]
         self.report("const", plan, f"{lane} writes through {name}, which is a pointer to const")
@@ -154,7 +154,11 @@ class Reporter:
         return place_of(self.launch, plan.instr)
 
     def report(self, category: Kind, plan: Plan, text: str, other: Plan | None = None) -> None:
-        """Report a finding, once for each pair of instructions, unless a comment silences it."""
+        """Report a finding at the instruction of `plan`.
+
+        `other` is the plan of the other instruction of a race. The finding is dropped if a comment silences it, or if
+        the same pair of instructions was reported before in this category.
+        """
         key = category, id(plan.instr), id(other.instr) if other else 0
         if key in self._reported:
             return

@@ -58,7 +58,7 @@ class Clusters:
         self._published[self._arrived[selected] % 2, selected] = np.maximum(before, upto)
 
     def join(self, lanes: Index) -> None:
-        """Record that lanes wait at the cluster's barrier until all have arrived."""
+        """Record that lanes wait at the cluster's barrier until all have arrived, and update `floor`."""
         selected = self._everybody if lanes is None else lanes
         np.maximum.at(self._barriers_passed, self._block_of[selected], self._arrived[selected])
         self.floor = int(self._published_at(self._everybody, self._barriers_passed.min()).min())
@@ -69,7 +69,10 @@ class Clusters:
         self._published[:, selected], self._arrived[selected] = now, _ALL
 
     def waited(self, lanes: Index, now: int) -> None:
-        """Record that lanes have waited at an mbarrier."""
+        """Record that lanes have waited at an mbarrier.
+
+        Their blocks are ordered after all accesses of the cluster before number `now`.
+        """
         self._waited[self._block_of[slice(None) if lanes is None else lanes]] = now
 
     def ordered_before(self, others: np.ndarray, lanes: np.ndarray) -> np.ndarray:
@@ -180,7 +183,10 @@ class Warps:
         return np.where(self._machine.warp_of[others] == self._machine.warp_of[lanes], bounds, 0)
 
     def exit(self, lanes: np.ndarray, now: int) -> None:
-        """Record that lanes exit: waiting lanes whose masks name an exited lane are ordered after it."""
+        """Record that lanes exit at access `now`.
+
+        Lanes that wait at a collective whose mask names an exited lane are ordered after this lane.
+        """
         machine = self._machine
         waiting = np.flatnonzero(machine.status == AT_WARP)
         if not waiting.size:
@@ -195,9 +201,9 @@ class Warps:
             parts[waiting] = np.where(is_named, now, parts[waiting])
 
     def _converge_in_part(self, members: np.ndarray, now: int) -> np.ndarray:
-        """Order lanes of one warp and mask after each other, and share their bounds.
+        """Order the `members` that have the same warp and the same mask after each other, and share their bounds.
 
-        Return the lanes with which each converged, (lanes, 32).
+        Return a flag for each member and each lane number of its warp, (members, 32): whether the two have converged.
         """
         machine, parts = self._machine, self._parts()
         keys = machine.warp_of[members].astype(np.int64) << 32 | self.masks[members]
@@ -229,7 +235,7 @@ class Warps:
         return self.part
 
     def _share(self, members: np.ndarray) -> None:
-        """Give all lanes of a warp the greatest of their bounds on accesses of their block."""
+        """Raise the bounds of members on accesses of their block to the greatest such bound in each warp."""
         warps = self._machine.warp_of[members]
         bounds = np.zeros(int(self._machine.warp_of[-1]) + 1, np.int64)
         np.maximum.at(bounds, warps, self._block[members])
@@ -265,9 +271,10 @@ class Groups:
         self._arrived: dict[int, np.ndarray] = {}
 
     def arrive(self, numbers: np.ndarray, lanes: Index, waits: bool, now: int) -> None:
-        """Record that lanes arrive at barriers, by the barriers' `numbers`.
+        """Record that lanes arrive at barriers of their block that count threads.
 
-        With `waits`, the lanes are ordered after all arrivals, and take over the bounds of the lanes that arrived.
+        `numbers` has the number of the barrier, for each lane or one for all. With `waits`, the lanes are ordered after
+        all arrivals, and take over the bounds of the lanes that arrived.
         """
         machine = self._machine
         lanes = np.arange(machine.lanes) if lanes is None else lanes
@@ -348,7 +355,10 @@ class Fences:
         self._warp_of = groups.warp_of
 
     def fence(self, lanes: Index, now: int, whole: bool) -> None:
-        """Record that lanes run a fence; `whole`: whether the fence has the device's scope."""
+        """Record that lanes run a fence before access `now`.
+
+        `whole` is False for a fence whose scope is only the block.
+        """
         where = slice(None) if lanes is None else lanes
         self._last_fence[: 1 + whole, where] = now
         self._block_at_fence[: 1 + whole, where] = self._block[where]
@@ -356,7 +366,8 @@ class Fences:
     def release(self, lanes: np.ndarray, whole: bool, observed: np.ndarray) -> None:
         """Record that lanes write a flag, which publishes the accesses that their fences cover.
 
-        `observed` are the bounds on earlier published accesses that each block has observed.
+        `whole` is True if the accesses are published to the whole device, False if only to the own block. `observed`
+        has, for each block, the bound on published accesses that the block has observed.
         """
         machine = self._machine
         blocks, number = np.unique(machine.block_of[lanes], return_inverse=True)
@@ -397,9 +408,12 @@ class Fences:
         self.covered[: 1 + whole, lanes] = np.maximum(self.covered, self._last_fence)[: 1 + whole, lanes]
 
     def published(self, observed: np.ndarray, events: np.ndarray, others: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Return the bounds of lanes on accesses of `others`: what the lanes observed, as far as a fence covers it.
+        """Return the bounds of lanes on accesses of the lanes `others`.
 
-        `rows` has the row of `covered` for each lane: 0 for a lane of the same block, else 1.
+        These are the bounds in `observed`, as far as a fence covers the accesses.
+
+        `events` has the number of the access of each of `others`. `rows` selects the row of `covered` for each lane: 0
+        if the other lane is in the same block, else 1.
         """
         bounds: np.ndarray = np.minimum(observed, self.covered[rows, others])
         if self.several:
@@ -407,7 +421,10 @@ class Fences:
         return bounds
 
     def split_blocks(self) -> None:
-        """Give each block the published bounds on shared memory that the first block has."""
+        """Raise the published bounds of each block to at least those of the first block.
+
+        Until then, only the first block's accesses to shared memory are recorded, since all blocks do the same.
+        """
         rows = self.covered.reshape(2, self._machine.blocks, -1)
         np.maximum(rows, rows[:, :1], out=rows)
 
@@ -494,9 +511,9 @@ class Order:
             self.warps.exit(lanes, now)
 
     def fence(self, lanes: Index, now: int, whole: bool) -> None:
-        """Record that lanes run a fence, and acquire the accesses that they have observed.
+        """Record that lanes run a fence before access `now`, and acquire the accesses that they have observed.
 
-        `whole`: whether the fence has the device's scope.
+        `whole` is False for a fence whose scope is only the block.
         """
         blocks = slice(None) if lanes is None else self.machine.block_of[lanes]
         self.fenced[: 1 + whole, blocks] = now
@@ -509,7 +526,7 @@ class Order:
             self._pending[: 1 + whole, selected] = 0
 
     def observe(self, lanes: np.ndarray, near: np.ndarray, wide: np.ndarray, now: int) -> None:
-        """Record that lanes read a flag without acquiring.
+        """Record that lanes read a flag in access `now` without an acquire. A later fence of the lanes acquires.
 
         `near` has the bound published to each lane's block, `wide` the bound published to all blocks.
         """
@@ -528,7 +545,10 @@ class Order:
                 np.maximum.at(bounds, self.machine.block_of[lanes], upto)
 
     def split_blocks(self) -> None:
-        """Give each block the bounds on shared memory that the first block has observed."""
+        """Raise the observed and acquired bounds of each block to at least those of the first block.
+
+        Until then, only the first block's accesses to shared memory are recorded, since all blocks do the same.
+        """
         for bounds in (self.observed, self.acquired, self.observed_by):
             np.maximum(bounds, bounds[0], out=bounds)
         rows = self._pending.reshape(2, self.machine.blocks, -1)
@@ -536,10 +556,10 @@ class Order:
         self.fences.split_blocks()
 
     def unordered(self, stamps: np.ndarray, lanes: np.ndarray, is_weak_load: bool = False) -> np.ndarray:
-        """Return for each of `lanes` whether the access of its stamp is not ordered before the lane's next access.
+        """Return for each of `lanes` whether the access of its stamp is unordered with the lane's next access.
 
-        Only reads need an acquire (`is_weak_load`). A store or a strong access does not run before the read on which it
-        depends.
+        The stamp is that of an earlier access; stamps of 0 and of the lane itself give False. `is_weak_load` is True if
+        the next access is a read that is not strong: only such a read needs an acquire.
         """
         machine = self.machine
         # A stamp of 0 means no access.
@@ -560,7 +580,7 @@ class Order:
         return is_unordered
 
     def _wake(self, lanes: np.ndarray, now: int) -> None:
-        """Order the lanes that wait at a barrier of the same blocks after `lanes`."""
+        """Order lanes that wait at a barrier after `lanes`, if they are in the same blocks."""
         machine = self.machine
         waiting = np.flatnonzero(machine.status == AT_BARRIER)
         self.warps.is_uneven = True

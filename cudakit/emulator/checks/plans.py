@@ -62,7 +62,10 @@ class Values:
         self._uses: dict[int, Uses] = {}
 
     def watch(self, load: Instruction, function: Function) -> None:
-        """Watch the uses of a load, before the load runs for the first time."""
+        """Add the instructions that use a load's value to `watched`, if the value may go unused.
+
+        Call it before the load runs for the first time.
+        """
         if self._readers_of(function)[1] and (uses := self.uses_of(load, function)).is_conditional:
             self.watched |= uses.writes
             self.are_conditional = True
@@ -97,9 +100,10 @@ class Values:
 def _reached(
     load: Instruction, readers: Mapping[str, list[Instruction]], end: str
 ) -> tuple[dict[int, Instruction], set[str]]:
-    """Return the instructions that take a loaded value, and the registers that depend on the value.
+    """Return the instructions that a loaded value reaches, by their ``id``, and the registers that depend on the value.
 
-    Instructions that only compute with the value do not count, except as a way to other instructions.
+    `readers` has the instructions that read each register. Instructions that only compute with the value are not in the
+    result, but are followed further. Instructions with the opcode `end` are not followed; an empty `end` excludes none.
     """
     rest = [register.name for register in registers_in(load.operands[0])]
     names, sinks = set(rest), dict[int, Instruction]()
@@ -142,7 +146,7 @@ _COARSE = 4
 
 @dataclass(slots=True)
 class Plan:
-    """Plan of the checker for one instruction."""
+    """Plan of the checker for one instruction: its accesses, and its effect on the order of threads."""
 
     instr: Instruction
     function: Function
@@ -189,9 +193,10 @@ class Plan:
         return self.instr.opcode == "ld" and "nc" in self.instr.modifiers
 
     def needs_written(self, access: Access) -> bool:
-        """Return whether an access needs initialised memory.
+        """Return whether an access reads memory that must have been written before.
 
-        An exchange does not: it only passes on the value that it reads.
+        The result is False for stores, for exchanges, which only pass on the value that they read, and for library
+        code.
         """
         return access.use != "stores" and not self.is_of_a_library and "exch" not in self.instr.modifiers
 
@@ -202,11 +207,11 @@ class Plan:
 
     @staticmethod
     def nowhere(frame: Frame, index: Index, machine: Machine) -> Any:
-        """Stand in for a function that reads addresses, for an instruction whose addresses are known in another way."""
+        """Return None. Stand in for a function that returns addresses, where the addresses come from elsewhere."""
 
 
 def _is_of_a_library(instr: Instruction) -> bool:
-    """Return whether an instruction comes from a line in another file than the line where it is inlined: a header.
+    """Return whether an instruction comes from a header: its line is in another file than the line where it is inlined.
 
     Libraries such as CUB may read more than they use.
     """
@@ -295,11 +300,11 @@ def plan_of(instr: Instruction, function: Function, context: Context) -> Plan | 
 
 
 def origins(function: Function, pointers: Mapping[str, bool]) -> dict[int, str]:
-    """Return the const parameter of each instruction that writes through a const pointer, by its ``id``.
+    """Return the name of the const parameter through which an instruction writes, by the instruction's ``id``.
 
-    An instruction counts if its address comes from this one parameter and no other pointer. `pointers` has each
-    parameter that may be a pointer, and whether it is const. Addresses that are loaded, or returned by a call, are not
-    followed.
+    `pointers` has each parameter that may be a pointer, and whether it is a pointer to const. An instruction is
+    included if its address comes from one const parameter and no other pointer. Addresses that are loaded, or returned
+    by a call, are not followed.
     """
     origin_names: dict[str, set[str]] = {}
     for instr in function.code:

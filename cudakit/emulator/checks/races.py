@@ -51,7 +51,10 @@ class Unused:
         self._waiting_lanes: dict[tuple[int, int], np.ndarray] = {}
 
     def writes(self, plan: Plan, lanes: Index, now: int) -> None:
-        """Report the deferred races of loads whose values lanes are about to store."""
+        """Record that lanes run a store in access `now`, and report the deferred races of loads whose values it takes.
+
+        `plan` is the plan of the store or atomic operation. If no watched load gives it a value, nothing happens.
+        """
         taker = id(plan.instr)
         if taker not in self._values.watched:
             return
@@ -68,7 +71,10 @@ class Unused:
             self._waiting[taker] = rest
 
     def are_unused(self, load: Plan, event: int, lanes: np.ndarray) -> np.ndarray:
-        """Return for each lane whether it has not used the value that it loaded in access number `event`."""
+        """Return for each lane whether the value that it loaded in access number `event` is unused so far.
+
+        The result is False for all lanes if the load's value never goes unused.
+        """
         uses = self._conditional(load)
         if uses is None:
             return np.zeros(lanes.shape, bool)
@@ -78,9 +84,10 @@ class Unused:
         return unused
 
     def record(self, load: Plan, event: int, lanes: np.ndarray, offsets: np.ndarray) -> None:
-        """Record the access number and offset of the last load of each lane by an instruction.
+        """Record the access number and byte offset of the last load of each lane by an instruction.
 
-        Stamps keep only two readers of a place, but any other lane may use the value.
+        Stamps keep only two readers of a place, but any other lane may use the value. Loads whose values never go
+        unused are ignored.
         """
         if self._conditional(load) is not None:
             if id(load.instr) not in self._loaded:
@@ -92,7 +99,10 @@ class Unused:
             events[lanes], places[lanes] = event, offsets
 
     def loads_at(self, load: Plan, event: int, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the lanes that loaded from `offsets` in access number `event`, and the position of each offset."""
+        """Return the lanes that loaded from one of `offsets` in access number `event`.
+
+        The second array has, for each of these lanes, the position in `offsets` of the offset from which it loaded.
+        """
         events, places = self._loaded[id(load.instr)]
         lanes, order = np.flatnonzero(events == event), np.argsort(offsets, kind="stable")
         at = order[np.minimum(np.searchsorted(offsets[order], places[lanes]), offsets.size - 1)]
@@ -100,9 +110,10 @@ class Unused:
         return lanes[same], at[same]
 
     def defer(self, load: Plan, other: Plan, event: int, lanes: np.ndarray, report: Callable[[int], None]) -> None:
-        """Defer a race of unused loads until a lane uses its value.
+        """Defer a race of unused loads by `lanes` in access number `event`, until one of the lanes uses its value.
 
-        `report` then takes the position in `lanes` of the first lane that uses its value.
+        `other` is the plan of the other instruction of the race. `report` then takes the position in `lanes` of the
+        first lane that uses its value. A race of two instructions is deferred once for each lane.
         """
         waiting_lanes = self._waiting_lanes.setdefault(
             (id(load.instr), id(other.instr)), np.zeros(self._machine.lanes, bool)
@@ -165,7 +176,11 @@ class Races:
         self.row: int = machine.memory.shared.shape[1] + _RESERVED
 
     def access(self, at: Accessed, plan: Plan, access: Access, frame: Frame | None) -> int:
-        """Compare an access of lanes with earlier accesses, report races, and record the access; return its number."""
+        """Compare an access of lanes with earlier accesses, report races, and record the access.
+
+        `at` has the lanes and the memory. With a frame, stored values are compared too: storing an equal value is no
+        race. Return the number of the access.
+        """
         machine, order, now = self._machine, self.order, self.next_event(plan)
         shadow, lanes, name = at.shadow, at.lanes, at.name
         places = shadow.places(at.offsets, access.size)
@@ -257,9 +272,10 @@ class Races:
         return True
 
     def _acquire(self, shadow: Shadow, plan: Plan, now: int, places: Places, lanes: np.ndarray, is_own: bool) -> None:
-        """Record that strong accesses read published memory.
+        """Record that lanes read places at which other lanes may have released accesses.
 
-        With `is_own` the memory is the block's own, where any scope is wide enough.
+        The lanes acquire these accesses, or only observe them if `plan` is no acquire. With `is_own` the memory is the
+        block's own: any scope is wide enough.
         """
         bounds = shadow.published(places, self._numbers_of(self._machine.block_of[lanes]))
         if bounds is None:
@@ -275,16 +291,18 @@ class Races:
             self.order.observe(lanes, near, wide, now)
 
     def _numbers_of(self, blocks: np.ndarray) -> np.ndarray:
-        """Return the numbers in the launch of running blocks, which are counted from 0."""
+        """Return block numbers in the whole launch for block numbers in this interpreter, which begin at 0."""
         return np.asarray(blocks + self.base // self._machine.threads)
 
     def _check_order(
         self, at: Accessed, plan: Plan, stamps: np.ndarray, lane_rows: np.ndarray, floor: int, writes: bool,
         frame: Frame | None = None,
     ) -> None:  # fmt: skip
-        """Report a race with the accesses of stamps, if there is a race.
+        """Report a race of an access with the earlier accesses that `stamps` name, if there is one.
 
-        With a frame, a store of the value that is in memory already is no race.
+        `lane_rows` has the lanes of the access, in a shape that broadcasts with `stamps`. Stamps of accesses before
+        `floor` are ordered already. `writes` says whether the access writes. With a frame, a store of the value that is
+        in memory already is no race.
         """
         late = stamps >= max(1, floor) << LANE_BITS
         if not late.any():
@@ -359,11 +377,14 @@ class Races:
 
     @staticmethod
     def _is_near(plan: Plan, other: Plan) -> bool:
-        """Return whether two atomic operations are not atomic across blocks: one of them has a block's scope."""
+        """Return whether both plans are atomic operations, at least one of which has only a block's scope.
+
+        Such operations are not atomic between blocks.
+        """
         return plan.is_atomic and other.is_atomic and (plan.narrow or other.narrow)
 
     def _of_other_blocks(self, stamps: np.ndarray, lanes: np.ndarray) -> np.ndarray:
-        """Return for each lane whether the access of its stamp is of another block."""
+        """Return for each of `lanes` whether the stamp at its position is of a lane in another block."""
         machine, number = self._machine, (stamps & LANE) - self.base
         here = (number >= 0) & (number < machine.lanes)
         return np.asarray(~here | (machine.block_of[np.where(here, number, 0)] != machine.block_of[lanes]))
@@ -371,7 +392,11 @@ class Races:
     def _defer_unused(
         self, at: Accessed, plan: Plan, bad: np.ndarray, others: np.ndarray, rows: np.ndarray, writes: bool
     ) -> None:
-        """Defer the races of loads whose values are unused so far."""
+        """Defer the races of loads whose values are unused so far, and clear their flags in `bad`.
+
+        `others` has the stamps of earlier accesses. `rows` has, for each, the position in `at.lanes` of the lane that
+        races with it, and `bad` whether the two race. `writes` says whether the current access writes.
+        """
         if not self._values.are_conditional:
             return
         lanes, events, numbers = at.lanes, others >> LANE_BITS, (others & LANE) - self.base

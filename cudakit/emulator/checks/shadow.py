@@ -25,13 +25,16 @@ _MOST_RUNS = 32
 
 
 class Places(NamedTuple):
-    """Numbers of stamps, as a slice if they are consecutive, and the shape (lanes,) or (lanes, stamps of a lane)."""
+    """Positions of stamps in the arrays of a `Shadow`: `where` is an array, or a slice if they are consecutive.
+
+    `shape` is (lanes,) if each lane has one stamp, else (lanes, stamps of a lane).
+    """
 
     where: slice | np.ndarray
     shape: tuple[int, ...]
 
     def numbers(self) -> np.ndarray:
-        """Return the numbers as an array."""
+        """Return the positions of the stamps as a flat array."""
         return np.arange(self.where.start, self.where.stop) if isinstance(self.where, slice) else self.where
 
 
@@ -75,9 +78,11 @@ class Shadow:
         self.under_way: np.ndarray | None = None
 
     def defer(self, event: int, places: Places, lanes: np.ndarray, base: int, writes: bool) -> bool:
-        """Record an access without stamps, while no accesses overlap, and return True.
+        """Record an access without making stamps, and return True, while no recorded write overlaps another access.
 
-        Once accesses overlap, make the stamps of all recorded accesses, and return False.
+        `event` is the number of the access. `base` is added to the numbers of `lanes`. Once the access overlaps, or is
+        not consecutive, make the stamps of all recorded accesses, and return False: the caller must record this access.
+        Return False also if there are stamps already.
         """
         if self._runs is None:
             return False
@@ -110,7 +115,10 @@ class Shadow:
                 self.read(places, stamps, 0)
 
     def places(self, offsets: np.ndarray, size: int) -> Places:
-        """Return the numbers of the stamps of `size` bytes at offsets: one stamp a lane, or several."""
+        """Return the positions of the stamps of `size` bytes at each lane's byte offset.
+
+        A lane has one stamp, or several.
+        """
         first: np.ndarray = (offsets >> np.uint64(self.grain.bit_length() - 1)).view(np.int64)
         per_lane = 1 if size <= self.grain else size // self.grain
         shape = first.shape if per_lane == 1 else (first.size, per_lane)
@@ -153,7 +161,10 @@ class Shadow:
             self.written[where] = self._first[where] = self._last[where] = 0
 
     def release(self, places: Places, upto: np.ndarray, blocks: np.ndarray) -> None:
-        """Record a release at places: blocks publish accesses before `upto` to every later reader of the places."""
+        """Record a release at places: accesses numbered below `upto` are published to every later reader of the places.
+
+        `upto` has one bound for each lane, `blocks` the number of each lane's block.
+        """
         if self.released is None or self.released_by is None:
             self.released, self.released_by = np.zeros((2, self.written.size), np.int64)
         numbers = places.numbers().reshape(places.shape)
@@ -162,9 +173,10 @@ class Shadow:
         self.released_by[numbers] = np.where(many > 0, (blocks + 1).reshape(many.shape), self.released_by[numbers])
 
     def release_near(self, places: Places, upto: np.ndarray, blocks: np.ndarray) -> None:
-        """Record a release at places to later readers of the same block.
+        """Record a release at places: accesses below `upto` are published to later readers of the same block.
 
-        If several blocks release at one place, the release counts as published to all blocks.
+        `upto` has one bound for each lane, `blocks` the number of each lane's block. If several blocks release at one
+        place, the release counts as published to all blocks.
         """
         if self.released_near is None:
             self.released_near = np.zeros((2, self.written.size), np.int64)
@@ -185,10 +197,10 @@ class Shadow:
             np.maximum.at(self.released, some, near[some])
 
     def published(self, places: Places, blocks: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return the bounds published at places, one for each lane of the blocks; None if nothing was released.
+        """Return the bounds published at places, two arrays with one bound for each lane; None if nothing was released.
 
-        The first array has the bounds published by the lane's own block. The second array has the bounds published by a
-        scope wider than a block.
+        `blocks` has the number of each lane's block. The first array has the bounds published by this block, the second
+        array the bounds published to all blocks.
         """
         if self.released is None and self.released_near is None:
             return None
@@ -205,7 +217,11 @@ class Shadow:
         return near, wide
 
     def begin(self, where: np.ndarray, mark: int) -> None:
-        """Mark stamps as memory of pending copies; a copy that writes takes precedence over a copy that reads."""
+        """Mark the stamps at positions `where` as memory of pending copies.
+
+        `mark` is the number of the copies' access, negative if they read. A mark of a write is not replaced by one of a
+        read.
+        """
         if self.under_way is None:
             self.under_way = np.zeros(-(-self.size // self.grain) + 1, np.int64)
         if mark < 0:
@@ -215,12 +231,15 @@ class Shadow:
         self.under_way[where] = mark
 
     def end(self, where: np.ndarray, mark: int) -> None:
-        """Remove the mark of completed copies from stamps."""
+        """Remove `mark`, the mark of completed copies, from the stamps at positions `where`. Other marks stay."""
         assert self.under_way is not None
         self.under_way[where[self.under_way[where] == mark]] = 0
 
     def repeated(self, size: int, times: int, threads: int) -> Shadow:
-        """Return the stamps of `times` blocks that all did the same as the first, each in `size` bytes."""
+        """Return a shadow of `times` blocks, each with a copy of this shadow's stamps, in `size` bytes.
+
+        This shadow has the stamps of the first block. Lane numbers are raised by `threads` from each block to the next.
+        """
         shadow = Shadow(size * times, self.grain)
         shadow.make()
         count = size // self.grain
@@ -258,7 +277,10 @@ _EXTENT = re.compile(r"\s*\[([^\]]*)\]")
 
 
 def in_shared(launch: Launch, offset: int, size: int) -> str:
-    """Return the name for messages of `size` bytes at an offset in shared memory."""
+    """Return the name for messages of the element at a byte offset: ``tile[3][5] in shared memory``.
+
+    `size` is the number of bytes of an element.
+    """
     symbols = launch.shared.offsets
     before = [(start, symbol) for symbol, start in symbols.items() if start <= offset]
     if not before:
@@ -286,9 +308,10 @@ def in_shared(launch: Launch, offset: int, size: int) -> str:
 
 
 def _extents(text: str, name: str, symbol: str) -> list[int | None] | None:
-    """Return the extents of a shared variable as the source declares it.
+    """Return the extents of the shared variable `name` as the source `text` declares it.
 
-    The list is empty for a single element. The result is None where the source does not show the declaration.
+    An extent whose value is not known is None. `symbol` is the variable's mangled name. The list is empty for a single
+    element. The result is None where the source does not show the declaration.
     """
     declared = rf"__shared__\b[^;{{}}()]*?[\s*&,>]{re.escape(name)}\s*((?:\[[^\]]*\]\s*)*)\s*[;,=]"
     declaration = re.compile(declared).search(text, _begin(text, symbol)) or re.search(declared, text)
@@ -310,7 +333,7 @@ def _begin(text: str, symbol: str) -> int:
 
 
 def _number(text: str, extent: str) -> int | None:
-    """Return the value of an extent, or None.
+    """Return the value of `extent`, an expression in the source `text`; None if it is unknown or not above 0.
 
     The extent may have numbers, constants with one value in the source, and ``+ - *``.
     """

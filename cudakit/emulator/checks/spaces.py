@@ -75,7 +75,10 @@ class Spaces:
             self._races.access(at, plan, access, frame)
 
     def places(self, space: str, addresses: np.ndarray, size: int, lanes: np.ndarray) -> Iterator[Accessed]:
-        """Yield the pieces of memory that asynchronous copies access, in blocks without clusters."""
+        """Yield the parts of an asynchronous copy's access, one for each piece of memory.
+
+        `space` is ``global`` or a space of shared memory. Clusters are not supported.
+        """
         if space == "global":
             yield from self._globally(addresses, size, lanes)
             return
@@ -92,7 +95,10 @@ class Spaces:
         yield self._in_rows(machine.block_of[lanes], offsets, lanes, size)
 
     def _in_rows(self, blocks: np.ndarray, offsets: np.ndarray, lanes: np.ndarray, itemsize: int) -> Accessed:
-        """Return an access to shared memory in which each block has stamps of its own."""
+        """Return an access to shared memory in which each block has stamps of its own.
+
+        `blocks` has the number of the block that owns the memory at each of `offsets`.
+        """
         starts = (blocks * self._races.row).astype(np.uint64)
         return Accessed(self._shared, self._machine.memory.shared, offsets + starts, lanes, itemsize)
 
@@ -122,7 +128,7 @@ class Spaces:
 
     @staticmethod
     def _allocated(shadow: Shadow, piece: Allocation) -> None:
-        """Set the flags of the bytes of an allocation that were never written."""
+        """Give a shadow the allocation's flags of bytes that were never written, if the allocation has any."""
         if piece.heap is not None:
             shadow.unwritten, shadow.is_of_heap = piece.heap.unwritten, True
             return
@@ -131,7 +137,10 @@ class Spaces:
             shadow.unwritten = mark.flags[piece.address - mark.address : piece.end - mark.address]
 
     def check_initialised(self, at: Accessed, plan: Plan, access: Access) -> None:
-        """Report reads of memory that was never written, and record writes."""
+        """Report a read of bytes none of which was ever written; after a write, clear the flags of its bytes.
+
+        The memory must have flags of unwritten bytes.
+        """
         flags = at.shadow.unwritten
         assert flags is not None
         places = at.offsets.astype(np.int64)[:, None] + np.arange(access.size)
@@ -173,16 +182,17 @@ class Spaces:
         self._races.access(at, plan, access, frame)
 
     def _split_blocks(self) -> None:
-        """Give each block stamps of its own, since blocks no longer do the same.
+        """Give each block stamps of its own in shared memory, copied from the first block's.
 
-        Pending copies are dropped: they are not recorded for each block.
+        Until then, all blocks made the same accesses, and only the first block's were recorded. Marks of pending copies
+        are dropped.
         """
         self._alike = False
         self._shared = self._shared.repeated(self._races.row, self._machine.blocks, self._machine.threads)
         self._races.order.split_blocks()
 
     def _first_of(self, active: Index) -> np.ndarray | None:
-        """Return the first block's lanes of a group; None if the lanes of other blocks differ."""
+        """Return the lanes of the first block among `active`; None if other blocks have other active lanes."""
         machine = self._machine
         group, lanes = self._group
         if group is not active:

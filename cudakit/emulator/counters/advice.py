@@ -102,12 +102,15 @@ def _apart(pattern: Pattern, array: str, kernel: Kernel) -> str:
 
 
 def _is_flat(geometry: Geometry) -> bool:
-    """Return whether the threads of the launch have only one axis."""
+    """Return whether at most one axis of the launch has more than one thread, over block and grid together."""
     return sum(threads * blocks > 1 for threads, blocks in zip(geometry.block, geometry.grid, strict=True)) <= 1
 
 
 def _along_rows(kernel: Kernel) -> str:
-    """Return the name of an array of rows in which warps access neighbouring elements; empty if there is none."""
+    """Return the name of an array of rows in which warps access neighbouring elements, without wasted sectors.
+
+    The name is empty if there is no such array.
+    """
     for record in kernel.records.values():
         pattern = record.patterns.get("global")
         if pattern is None or not pattern.pitch:
@@ -220,7 +223,10 @@ def _has_long_paths(record: Record, kernel: Kernel) -> bool:
 
 
 def _length(function: Function, start: int) -> int:
-    """Return the number of instructions from `start` until the path joins another; `_LONG` if the path goes back."""
+    """Return the number of instructions on a path from the index `start` until the path joins another.
+
+    The count ends at `_LONG`. The result is `_LONG` too if the path jumps back.
+    """
     count, place, jumps = 0, start, 0
     while place < len(function.code) and jumps < 4 and count < _LONG:
         instr = function.code[place]

@@ -215,7 +215,10 @@ def page(rows: Sequence[Row], counts: Counts, roof: Roof, advice: Iterable[Advic
 
 
 def kernel_table(rows: Sequence[Row], counts: Counts, whole: bool = False) -> Table:
-    """Return the table of counts by kernel, with a total. With `whole`, for the page, it has two more columns."""
+    """Return the table of counts by kernel, and a row for all kernels if there are several.
+
+    `counts` has the counts of all kernels. With `whole`, for the HTML page, the table has two more columns.
+    """
     cells = [_cells(*row) for row in rows]
     if len(cells) > 1:
         cells.append(_cells("all", sum(launches for _, launches, _ in rows), counts))
@@ -243,7 +246,10 @@ def _cells(name: str, launches: int, counts: Counts) -> dict[str, object]:
 
 
 class _Bar(NamedTuple):
-    """A bar of a plot: name, length, the part of the length that is avoidable, and text."""
+    """A bar of a plot.
+
+    Its fields are name, whole length, `more`, the part of the length that is avoidable, and the text beside the bar.
+    """
 
     name: str
     length: int

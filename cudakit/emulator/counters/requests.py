@@ -66,7 +66,7 @@ class Group:
 
     @cached_property
     def of_first_block(self) -> Group | None:
-        """Group of the first block's lanes, if all blocks have the same lanes; else None."""
+        """Group of the first block's lanes. None if there is one block only, or if other blocks have other lanes."""
         blocks, threads = self.machine.blocks, self.machine.threads
         if blocks == 1 or self.lanes % blocks:
             return None
@@ -78,7 +78,7 @@ class Group:
 
     @cached_property
     def sizes(self) -> tuple[np.ndarray, np.ndarray]:
-        """Numbers of the warps, and the number of lanes of each."""
+        """Numbers of the warps that have lanes in the group, and the number of lanes in each of them."""
         starts = np.flatnonzero(self.is_first)
         return self.warp[starts], np.diff(starts, append=self.lanes)
 
@@ -88,7 +88,7 @@ class Group:
 
     @cached_property
     def places(self) -> np.ndarray:
-        """Place of each lane in an array (warps, 32): 32 times its row, plus its number in the warp."""
+        """Flat index of each lane in an array (warps, 32) with one row for each warp of the group."""
         return np.asarray(np.repeat(np.arange(self.warps), self.sizes[1]) * WARP + self.lane)
 
     @cached_property
@@ -101,10 +101,10 @@ class Group:
         return flags.reshape(-1, WARP)
 
     def pieces(self, values: np.ndarray, warps: int = 256) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
-        """Yield values as (warps, 32), with the part of `there`, for a few warps at a time.
+        """Yield `values`, which has one value for each lane, as arrays (warps, 32) of at most `warps` rows.
 
-        Absent lanes have the value of the first lane of their warp. Small pieces reuse memory; arrays for all warps
-        would be allocated by the system each time.
+        With each array comes its part of `there`. Absent lanes have the value of the first lane of their warp. Small
+        arrays reuse memory; arrays for all warps would be allocated by the system each time.
         """
         rows = values
         if not self.is_full:
@@ -130,7 +130,7 @@ def evenly_apart(addresses: np.ndarray) -> bool:
 
 
 def _summed(rows: Iterable[tuple[int, ...]]) -> Iterator[int]:
-    """Return the sum of each column."""
+    """Yield the sum of each column of rows of integers."""
     return map(sum, zip(*rows, strict=True))
 
 
@@ -243,7 +243,12 @@ def _read_in_pairs(units: np.ndarray) -> np.ndarray:
 
 
 def _passes(units: np.ndarray, banks: int) -> tuple[int, int]:
-    """Return the number of units in the busiest bank, summed over rows of lanes, and of rows with any lane."""
+    """Return the number of passes through the banks, and the least number, each summed over the rows.
+
+    `units` has a row of lanes for each request, and the number of the unit that each lane accesses; −1 for an absent
+    lane. A row takes as many passes as its busiest bank has distinct units. The least number is one for each row with
+    any lane.
+    """
     if not units.size:
         return 0, 0
     # Keys sort by bank, then by unit within the bank; −1 stays −1.
@@ -263,7 +268,10 @@ def _passes(units: np.ndarray, banks: int) -> tuple[int, int]:
 
 
 def _in_runs(rows: np.ndarray) -> np.ndarray:
-    """Return how many equal numbers precede each number of sorted rows, (width, rows); 0 for negative ones."""
+    """Return for each number of sorted rows how many equal numbers precede it in its row; 0 for negative numbers.
+
+    `rows` has the shape (rows, width), the result the shape (width, rows).
+    """
     width = rows.shape[1]
     begins = _begins(rows.reshape(-1), width).view(np.uint8).reshape(-1, width)
     # In this orientation each step covers whole rows of memory.
@@ -417,9 +425,10 @@ class Alignment:
         self._memory, self._placed = memory, list[Placed]()
 
     def of(self, addresses: np.ndarray, size: int) -> tuple[np.ndarray, int, bool]:
-        """Return addresses, the shift that aligns their array as on a device, and whether all are in one array.
+        """Return addresses, their shift, and whether all are in one array.
 
-        Addresses in several arrays are shifted already; their shift is 0.
+        The shift is the number to subtract so that the array begins at a multiple of the device's alignment. If the
+        addresses are in several arrays, they are returned with the shifts already subtracted, and the shift is 0.
         """
         placed = self._at(int(addresses[0]), size)
         if int(addresses.min()) >= placed.low and int(addresses.max()) < placed.high:
@@ -433,7 +442,10 @@ class Alignment:
         return moved, 0, False
 
     def _at(self, address: int, size: int) -> Placed:
-        """Return the range and shift of the array that has an address."""
+        """Return the range and shift of the array that has an address.
+
+        If the launch has not accessed this memory yet, the range is the one address, and the shift 0.
+        """
         for placed in self._placed:
             if placed.low <= address < placed.high:
                 return placed
@@ -490,7 +502,10 @@ class Footprint:
             self._flags(piece)[chosen - (piece << _PIECE_SECTORS)] = True
 
     def _flags(self, piece: int) -> np.ndarray:
-        """Return the flags of the touched sectors of a piece of the address space."""
+        """Return the flags of the touched sectors in a piece of the address space, by the piece's number.
+
+        The flags are created, all False, if there are none. Changes to the array are kept.
+        """
         flags = self._pieces.get(piece)
         if flags is None:
             flags = self._pieces[piece] = np.zeros(1 << _PIECE_SECTORS, bool)

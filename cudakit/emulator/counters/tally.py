@@ -98,7 +98,7 @@ class Space:
 
 @dataclass(slots=True)
 class Cached:
-    """Last addresses of an access, relative to the first address, with their counts: loops repeat the same ones."""
+    """Counts of an access at its last addresses, which loops repeat. They are stored relative to the first."""
 
     group: Group | None = None
     base: int = 0
@@ -211,7 +211,11 @@ class Tally:
             self._access(record, access, frame, active, group)
 
     def _count_divergent(self, record: Record, group: Group, active: Index) -> None:
-        """Count the warps of `group` in which some lanes, but not all, take a branch."""
+        """Count the warps of `group` in which some lanes, but not all, take a branch.
+
+        `active` are the lanes that take it. Also record whether the lanes that take it were always all even or all odd
+        lanes.
+        """
         if active is None or active.size == 0:
             record.alternates = False
             return
@@ -270,9 +274,10 @@ class Tally:
         return record
 
     def _where(self, instr: Instruction, function: Function, launch: Launch) -> tuple[tuple[str, int], str]:
-        """Return file and line, and text, of an instruction.
+        """Return ``(file, line), text`` of an instruction's source line.
 
-        The line is the innermost line in the kernel's own file, or the line of the PTX.
+        The line is the innermost line in the kernel's own file. Without any source line, the line is that of the PTX,
+        and the text is empty.
         """
         # Instructions before the first line count for that line.
         source = instr.source or next(
@@ -333,7 +338,10 @@ class Tally:
             counted.used += touched
 
     def _global(self, counted: Space, addresses: np.ndarray, size: int, group: Group) -> tuple[int, int]:
-        """Return the number of sectors of an access to global memory, and the least number that holds its bytes."""
+        """Return the number of sectors of an access to global memory, and the least number that holds its bytes.
+
+        The sectors are added to the footprint. `counted` identifies the access in the cache of counts.
+        """
         if group.is_full and evenly_apart(addresses):
             ends, shift, is_one = self._alignment.of(addresses[:: addresses.size - 1], size)
             if is_one:
@@ -350,7 +358,11 @@ class Tally:
         return self._counted(lambda: sectors(group, addresses, size, shift), counted, group, base, addresses)
 
     def _shared(self, unites: bool, counted: Space, addresses: np.ndarray, size: int, group: Group) -> tuple[int, int]:
-        """Return the number of wavefronts of an access, and the least number."""
+        """Return the number of wavefronts of an access to shared memory, and the least number without conflicts.
+
+        `unites` says whether two parts of a load may share a pass: see `wavefronts`. `counted` identifies the access in
+        the cache of counts.
+        """
         times, first = 1, group.of_first_block
         if first is not None:
             by_block = addresses.reshape(-1, first.lanes)
@@ -364,9 +376,10 @@ class Tally:
     def _counted(
         self, count: Callable[[], tuple[int, int]], of: Space, group: Group, base: int, addresses: np.ndarray
     ) -> tuple[int, int]:
-        """Return the result of `count`, cached for the last addresses.
+        """Return the result of `count`, cached for the last addresses of the access `of`.
 
-        The result depends only on `base` of the first address, and on the other addresses relative to the first.
+        `base` is the first address's offset in its sector or bank. The result must depend only on `base`, the lanes,
+        and the other addresses relative to the first.
         """
         cached = self._cached.get(id(of))
         if cached is None:

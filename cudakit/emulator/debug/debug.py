@@ -199,7 +199,7 @@ for _name, _move in _MOVES.items():
 
 
 def interact(session: Session) -> None:
-    """Read commands from the terminal."""
+    """Read commands for a session from the terminal and run them, until the user quits."""
     Terminal(session).cmdloop()
 
 
@@ -323,9 +323,10 @@ def begin(
 
 
 def _with_symbols(emulated: EmulatedThreads, memory: Memory) -> tuple[EmulatedThreads, str]:
-    """Compile a kernel with debug information, in a memory of its own with the variables of its module.
+    """Compile a kernel with debug information; return the kernel with a new module in `memory`, and its PTX.
 
-    Return the kernel, and its compiled text.
+    The variables of the loaded module are shared with the new one. If the kernel cannot be compiled with debug
+    information, the code is the one compiled before.
     """
     specialization, compiled = emulated.specialization, emulated.compiled
     options = specialization.options.replace(debug=True, lineinfo=False)

@@ -39,7 +39,11 @@ _DATUM = re.compile(r"^\s*(?:\.b(8|16|32|64)\s+([^\n]+)|([\w$%]+):)", re.MULTILI
 
 
 class Section(NamedTuple):
-    """A section of debug information: its bytes, symbols by offset, and offsets of its labels."""
+    """A section of debug information.
+
+    `data` has its bytes, and `labels` the byte offset of each label. `symbols` has, by byte offset, each name that the
+    section has in place of a number.
+    """
 
     data: bytes
     symbols: dict[int, str]
@@ -47,7 +51,7 @@ class Section(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Storage of a variable: a register, or a number of bytes behind a symbol."""
+    """Storage of a variable: a register by name, or memory `offset` bytes behind the symbol `name`."""
 
     name: str
     offset: int = 0
@@ -205,7 +209,11 @@ class _Reader:
         self.entries = {}
 
     def _offset(self, at: int, otherwise: int) -> int:
-        """Return the offset that a reference at `at` names in another section: ``.debug_loc+133``, or a label."""
+        """Return the offset in another section that the reference at byte `at` names: ``.debug_loc+133``, or a label.
+
+        `otherwise` is the number stored there. It is added to the offset, or is the whole result if there is no
+        reference.
+        """
         name, _, shift = self.info.symbols.get(at, "").partition("+")
         label = next((section.labels[name] for section in self.sections.values() if name in section.labels), 0)
         return label + (int(shift) if shift else 0) + otherwise
@@ -316,7 +324,10 @@ def _uleb(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _place(section: Section, at: int, size: int) -> Place | int | None:
-    """Return the place that a location expression names, or a number for the offset of a member, or None."""
+    """Return the storage that a DWARF location expression of `size` bytes at byte `at` of the section names.
+
+    The result is an integer for the byte offset of a struct's member, and None for an expression that is not supported.
+    """
     data, end = section.data, at + size
     place: Place | None = None
     offset = 0
@@ -382,7 +393,7 @@ class Scope(Protocol):
         """
 
     def pointed(self, value: Value, index: np.ndarray) -> Value:
-        """Return the value in memory `index` elements behind an address."""
+        """Return the values in memory `index` elements behind an address; both have one entry for each lane."""
 
 
 def evaluate(text: str, scope: Scope) -> Value:

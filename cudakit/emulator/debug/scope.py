@@ -82,7 +82,9 @@ def _struct(entry: Entry) -> Type | None:
 
 
 def of_shared(text: str, name: str, size: int, meant: Mapping[str, str], structs: Mapping[str, Entry]) -> np.dtype:
-    """Return dtype and shape of a shared variable of `size` bytes, as the source declares it; bytes if that is unclear.
+    """Return the dtype, with its shape, of a shared variable of `size` bytes, as the source declares it.
+
+    If the declaration is not found or not understood, the result is a dtype of `size` bytes.
 
     Parameters
     ----------
@@ -113,7 +115,10 @@ def of_shared(text: str, name: str, size: int, meant: Mapping[str, str], structs
 
 
 def _split(declaration: str) -> tuple[str, list[str]]:
-    """Return the type of a declaration as text, and its declarators, each a name with its extents."""
+    """Return the type of a declaration as text, and its declarators, each a name with its extents: ``"a[4][8]"``.
+
+    If the declaration is not understood, the text and the list are empty.
+    """
     first, *more = re.split(r",(?![^<\[]*[>\]])", declaration)
     match = re.search(r"(\w+)\s*((?:\[[^\]]*\]\s*)*)$", first)
     if match is None:
@@ -133,7 +138,10 @@ def _element(base: str, meant: Mapping[str, str], structs: Mapping[str, Entry]) 
 
 
 def _whole(text: str, meant: Mapping[str, str]) -> int | None:
-    """Return the value of a constant expression of numbers and template parameters, or None."""
+    """Return the value of a constant integer expression, or None if it has no known value.
+
+    `meant` has the values of the template parameters that the expression may name.
+    """
     try:
         return int(evaluate(text, _Constants(meant)).data[0])
     except (ArgumentError, OverflowError, TypeError, ValueError):
@@ -156,7 +164,11 @@ class _Constants:
 
 
 def _completed(extents: list[int | None], count: int) -> tuple[int, ...] | None:
-    """Return the shape of `count` elements, in which one extent may be unknown; (count,) if the extents do not fit."""
+    """Return the shape of `count` elements by the extents, of which one may be unknown (None or 0).
+
+    An unknown extent is filled in, also in `extents` itself. The result is (count,) if the extents do not fit, and ()
+    for a single element without extents.
+    """
     if not extents:
         return () if count == 1 else (count,)
     product = prod(extent for extent in extents if extent)
@@ -299,7 +311,11 @@ class Scope:
         return Value(self._per_lane(values), None, has_value)
 
     def shared(self, symbol: str, block: int) -> np.ndarray:
-        """Return a view of a variable in a block's shared memory, by its name in the PTX."""
+        """Return a view of a shared variable of a block, as its declared type.
+
+        `symbol` is the variable's name in the PTX, `block` the block's number among the running blocks. A variable of
+        unknown size takes the rest of the block's shared memory.
+        """
         memory, start = self.stepper.memory, self.offsets[symbol]
         variables = [*self.stepper.module.program.variables.values()]
         for function in self.stepper.module.functions:
@@ -364,6 +380,9 @@ class Scope:
 
 
 def _as_type(raw: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Return an array with each row of bytes as one value of `dtype`."""
+    """Return the values of `dtype` that rows of bytes hold, one value for each row.
+
+    The first axis of the result is the rows; the axes of an array dtype follow.
+    """
     flat = np.ascontiguousarray(raw).reshape(-1).view(dtype.base)
     return flat.reshape(raw.shape[0], *dtype.shape)

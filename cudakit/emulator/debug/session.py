@@ -77,7 +77,10 @@ class Session:
         return view.as_html(self.seen())
 
     def seen(self, around: int = 3) -> view.View:
-        """Return the view of the current moment, with `around` source lines around the warp's."""
+        """Return the place, source lines, variables and lanes of the current moment, as a view to print or display.
+
+        `around` is the number of source lines before and after the warp's line.
+        """
         variables = self.variables
         changed = {name for name, value in variables.items() if not view.same(value, self._before.get(name))}
         return view.View(self.where, self.error, self.listing(around), variables, changed, self.lanes)
@@ -160,7 +163,7 @@ class Session:
         return self.run()
 
     def step(self, count: int = 1) -> Self:
-        """Run the warp to its next source line, also into functions of the user's.
+        """Run the warp to its next source line, `count` times, also into functions in the user's own files.
 
         Other warps run only if the warp must wait for them.
         """
@@ -169,7 +172,7 @@ class Session:
         return self
 
     def next(self, count: int = 1) -> Self:
-        """Run the warp to its next source line, over the functions that the current line calls."""
+        """Run the warp to its next source line, `count` times, over the functions that the current line calls."""
         for _ in range(count):
             front = self._cursor.front
             self._step(None if front is None else front.depth)
@@ -212,7 +215,11 @@ class Session:
         return self._move(self._cursor.number, left)
 
     def _move(self, warp: int, arrived: Callable[[], str]) -> Self:
-        """Run until a stop, an error or the end."""
+        """Run until a breakpoint, a changed watch, an error or the end, or until `arrived` returns a reason to stop.
+
+        `arrived` is called after each instruction and returns an empty text to continue. If `warp` is `ALL`, all warps
+        run, otherwise the selected warp, until it exits.
+        """
         self._leave()
         time = self._time
         follows = warp != ALL
@@ -273,7 +280,10 @@ class Session:
     # ── back ──
 
     def back(self, count: int = 1) -> Self:
-        """Go back to where the warp began its previous line, or its current line if the warp is inside it."""
+        """Go back to where the warp began its previous line, or its current line if it is inside it.
+
+        Repeat this `count` times.
+        """
         for _ in range(count):
             self._leave()
             tick = self._cursor.line_before()

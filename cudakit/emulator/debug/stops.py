@@ -21,7 +21,7 @@ from cudakit.jit.source.source import Source as Text
 
 
 class Line(NamedTuple):
-    """A line of the source."""
+    """A line of the source: file, line number and text."""
 
     file: str
     line: int
@@ -186,7 +186,7 @@ class Breakpoint:
         return min(hits, default=None)
 
     def settle(self, stepper: Stepper) -> None:
-        """Record the lanes that are at the line: they do not count as arrivals."""
+        """Record the lanes that are at the line now: the next call of `arrived` does not count them as arrivals."""
         keys = [Machine.location(DEEPEST, *start) for start in self.starts]
         able = (stepper.status == RUNNING) | (stepper.status == YIELDED)
         self._standing, self._of = np.isin(stepper.place & _WITHIN, keys) & able, stepper
@@ -212,11 +212,14 @@ class Watch:
         return f"{self.number}: watch {self.text}"
 
     def settle(self, scope: Scope | None) -> None:
-        """Record the current value, with which `change` compares."""
+        """Record the current value of the expression in a scope; the next call of `change` compares with it."""
         self._former = self._value(scope)
 
     def change(self, scope: Scope | None) -> str:
-        """Return the change of the value since the last call, in words; empty if it is unchanged."""
+        """Return the change of the value since the last call or `settle`, as text: ``tile[3]: 1 → 2``.
+
+        The text has the first lane that changed. It is empty if no lane changed, or if there was or is no value.
+        """
         former, now = self._former, self._value(scope)
         if now is None:
             return ""

@@ -44,7 +44,11 @@ class _AllInstructions:
 
 
 class Front(NamedTuple):
-    """Position of a warp: the lanes that run next, their place, and whether they wait for other lanes."""
+    """Position of a warp.
+
+    It has the lanes that run next together, their call depth, function number and instruction number, and whether they
+    wait for other lanes.
+    """
 
     lanes: np.ndarray
     depth: int
@@ -54,7 +58,10 @@ class Front(NamedTuple):
 
 
 class Saved(NamedTuple):
-    """State of an interpreter: its own memory, and the allocated blocks of the device's heap, if there is one."""
+    """Saved state of an interpreter: attributes, shared and local memory, and the device's heap (or None).
+
+    Global memory is not included.
+    """
 
     machine: dict[str, Any]
     memory: dict[str, Any]
@@ -92,7 +99,9 @@ class Stepper(Scheduler):
     # ── forward ──
 
     def tick(self, warp: int) -> tuple[int, Index]:
-        """Run one instruction of the next lanes, of `warp` if it can run; return the lanes' place and the lanes.
+        """Run one instruction of the next group of lanes, of `warp` if it can run.
+
+        Return the location of the group before the instruction, and its lanes; None for all lanes.
 
         Raises
         ------
@@ -110,10 +119,10 @@ class Stepper(Scheduler):
         return location, index
 
     def next(self, warp: int) -> tuple[int, Index, bool]:
-        """Return place and lanes of the next group, and whether other groups could run.
+        """Return location and lanes of the next group to run, and whether other groups may be able to run.
 
-        The group is of `warp`. If the warp cannot run, the group is of the warp's block; if the block cannot run
-        either, of any block.
+        The lanes are None for all lanes. The group is of `warp`. If the warp cannot run, the group is of the warp's
+        block; if the block cannot run either, of any block.
         """
         if warp != ALL:
             lanes = self.lanes_of(warp)
@@ -175,7 +184,7 @@ class Stepper(Scheduler):
             heap.restore(Heap(heap.data.size).saved() if saved.heap is None else saved.heap)
 
     def _shared_objects(self) -> dict[int, Any]:
-        """Return the objects that copies of the state share with it, as a memo of `copy.deepcopy`."""
+        """Return the objects that saved states share with the interpreter, by ``id``: a memo for `copy.deepcopy`."""
         common = [self, self.memory.exited, *(vars(self)[name] for name in _CONSTANT if name in vars(self))]
         for _, number in self.frames:
             # An unwritten register is recognised by being this very array.
@@ -207,7 +216,7 @@ class _Write(NamedTuple):
         _view(self.address, self.data, self.size)[self.elements] = self.former
 
     def by_bytes(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the elements and overwritten values as single bytes."""
+        """Return the byte offsets of the written elements, and the overwritten bytes: flat arrays of one length."""
         first = -self.address % self.size + self.elements.astype(np.int64) * self.size
         return (first[:, None] + np.arange(self.size)).reshape(-1), self.former.view(np.uint8)
 
@@ -235,7 +244,10 @@ class Undo:
             self._add(_Write(self.tick, piece.address, piece.data, size, np.array(elements), former))
 
     def flags_of(self, name: str, array: np.ndarray) -> np.ndarray:
-        """Record all elements of a surface, whose writes do not use `Memory`, as overwritten; return unused flags."""
+        """Save all elements of a surface, so that they can be restored; return flags that nobody reads.
+
+        A surface's writes do not use `Memory`, so all its elements count as overwritten. `name` is ignored.
+        """
         data = array.reshape(-1).view(np.uint8)
         self._add(_Write(self.tick, 0, data, 1, np.arange(data.size), data.view("V1").copy()))
         return np.zeros(array.nbytes, np.uint8)
@@ -265,7 +277,10 @@ class Undo:
 
 
 def _view(address: int, data: np.ndarray, size: int) -> np.ndarray:
-    """Return the aligned elements of `size` bytes in memory that begins at an address."""
+    """Return memory as an array of the aligned elements of `size` bytes; `data` has its bytes and begins at `address`.
+
+    Bytes before the first and after the last aligned element are left out.
+    """
     skip = -address % size
     whole = (data.size - skip) // size * size
     return data[skip : skip + whole].view(f"V{size}")
@@ -357,9 +372,10 @@ class Timeline:
     # ── forward ──
 
     def step(self, warp: int = ALL) -> tuple[int, Index]:
-        """Run one instruction, and return its place and lanes.
+        """Run one instruction; return the location of its lanes before it, and the lanes (None for all).
 
-        A recorded step runs again as before. Otherwise the next instruction runs, of `warp` if it can run.
+        A step that ran before runs again in the same way, and `warp` is ignored. Otherwise the next instruction runs,
+        of `warp` if it can run.
 
         Raises
         ------
@@ -391,7 +407,10 @@ class Timeline:
         return ran
 
     def _enter(self, part: int) -> None:
-        """Begin with the blocks of another part of the launch."""
+        """Begin part number `part` of the launch: a range of blocks that run together.
+
+        If the part ran before, its first state is restored.
+        """
         self._part = part
         start = next((state for state in self._states if state.part == part), None)
         if start is not None:
@@ -403,7 +422,10 @@ class Timeline:
         self._states.append(_State(self.tick, part, self.stepper.save()))
 
     def _save_state(self) -> None:
-        """Save the current state; if there are many states, drop every second one, except the first of each part."""
+        """Save the current state, unless the current step ran before.
+
+        If there are many states, drop every second one, except the first of each part.
+        """
         if self.tick < self.recorded:
             return
         self._states.append(_State(self.tick, self._part, self.stepper.save()))
@@ -411,7 +433,10 @@ class Timeline:
             self._thin()
 
     def _thin(self) -> bool:
-        """Drop every second saved state; return whether any was dropped."""
+        """Drop every second saved state, except the first of each part and the last; return whether any was dropped.
+
+        States are saved half as often from then on.
+        """
         self._apart *= 2
         count = len(self._states)
         begins = {next(state.tick for state in self._states if state.part == part) for part in self._parts}
@@ -486,7 +511,10 @@ class Timeline:
 
     @contextmanager
     def trial(self) -> Iterator[Stepper]:
-        """Return a context in which the interpreter may run; afterwards its state is restored."""
+        """Let the interpreter run in a ``with`` block; afterwards its state and global memory are restored.
+
+        Observers are not called in the block.
+        """
         saved, self._undo.tick = self.stepper.save(), self.tick
         self.launch.observers = ()
         try:

@@ -75,7 +75,7 @@ class Cursor:
 
     @property
     def mark(self) -> Mark | None:
-        """Mark by which `boundaries` tells the begin of a line: depth, function, instruction, lanes and line.
+        """Position of the warp, which `boundaries` compares: call depth, function, instruction, lanes and line.
 
         None if the warp does not run, or is in a library.
         """
@@ -85,9 +85,10 @@ class Cursor:
         return front.depth, front.function, front.code, front.lanes.tobytes(), line
 
     def boundaries(self) -> Callable[[int | None], bool]:
-        """Return a function that returns whether the warp has reached another line since its last call.
+        """Return a function that returns whether the warp has begun a line since the function's last call.
 
-        The function takes the greatest call depth at which a line counts; None: any.
+        A further round of a loop inside one line counts as a begin too. The function takes the greatest call depth at
+        which a line counts; None: any.
         """
         former = self.mark
 
@@ -106,7 +107,11 @@ class Cursor:
         return moved
 
     def line_before(self) -> int:
-        """Return the step at which the warp began its current line, or the line before; this moves the timeline."""
+        """Return the step at which the warp began its current line.
+
+        If the warp is at that step now, return the step of the line before. The timeline may be at another step
+        afterwards.
+        """
 
         def begin(stepper: Stepper) -> Callable[[], bool] | None:
             if self.front is not None and self.line is None:
@@ -117,15 +122,16 @@ class Cursor:
         return self.time.last(begin)
 
     def look_at(self, lane: int) -> None:
-        """Select the warp of a running lane."""
+        """Select the warp of a lane, by the lane's number in the interpreter of the running blocks."""
         stepper = self.stepper
         self.block = stepper.first_block + lane // stepper.threads
         self.warp = lane % stepper.threads // 32
 
     def look_at_culprit(self, warp: int, text: str) -> str:
-        """Select the thread whose next instruction fails; return the thread's name, or an empty text if all wait.
+        """Select the warp of the thread whose next instruction fails, and return the thread's name.
 
-        The message `text` may name the thread.
+        If all threads wait, select nothing and return an empty text. `warp` is the warp that ran, or `ALL`. `text` is
+        an error message that may begin with the thread's name. If it is empty, parts of the lanes are run on trial.
         """
         with self.time.trial() as stepper:
             try:
@@ -250,7 +256,7 @@ def _short(name: str) -> str:
 
 
 def listing(cursor: Cursor, around: int) -> list[Line]:
-    """Return the source lines around the warp's line."""
+    """Return the warp's source line with `around` lines before and after; an empty list if it has no line."""
     line = cursor.line
     return [] if line is None else cursor.lines.text(line.line - around, line.line + around)
 
@@ -315,7 +321,7 @@ _STYLE: Final = (
 
 
 def head_of(where: Where) -> str:
-    """Return block, warp, lanes and place as one line."""
+    """Return one line of text: block, warp, lanes, function, source line and the reason of the stop."""
     lanes = f", lanes {ranges(where.lanes)}" if where.lanes else ""
     at = f" at {where.file}:{where.line}" if where.line else ""
     inside = f" in {where.function}" if where.function else ""
@@ -351,7 +357,10 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def value_of(value: np.ma.MaskedArray, width: int = 1 << 20) -> str:
-    """Return a value as text: once if all lanes with a value agree, else for each lane, up to a width."""
+    """Return a value as text: once if all lanes with a value agree, else for each lane, up to `width` characters.
+
+    Lanes without a value are shown as ``-``. If no lane has a value, the text is ``not set``.
+    """
     has_value = ~missing(value)
     data = value.data[has_value]
     if not len(data):

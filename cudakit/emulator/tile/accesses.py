@@ -19,7 +19,7 @@ HALF_BYTES: Final = ("f4E2M1FN", "i4")
 
 
 class Tensor(NamedTuple):
-    """An array in memory: its address, extents, and strides in elements."""
+    """An array in memory: its address, its extents, its strides in elements, and its element type."""
 
     address: int
     shape: tuple[int, ...]
@@ -69,10 +69,12 @@ def _extents(form: Form, block: Block, source: Tensor | Tiles) -> list[np.ndarra
 def window(
     block: Block, tiles: Tiles, indices: Sequence[Any], promised: Sequence[int], use: int
 ) -> tuple[Box, tuple[slice, ...] | None] | None:
-    """Return the elements of a tile that are inside the array, as a box, and the box's part of the tile.
+    """Return the part of a tile that is inside the array, as a box of memory and the slices of this part in the tile.
 
-    The part is None if the whole tile is inside. The result is None if each element needs an address of its own:
-    for gathers, for elements of 4 bits, and for arrays in no single allocation.
+    `indices` is the tile's position in the view. `promised` has a truth for each axis: whether the kernel promises that
+    the tile is inside; empty: none. `use` is the kind of access, which is recorded. The slices are None if the whole
+    tile is inside. The result is None if each element needs an address of its own: for gathers, for elements of 4 bits,
+    and for arrays in no single allocation.
 
     Raises
     ------
@@ -123,7 +125,8 @@ def _lies_outside(index: int, low: int, high: int, dimension: int, most: int) ->
 def positions(tiles: Tiles, indices: Sequence[Any], promised: Sequence[int]) -> tuple[np.ndarray, np.ndarray | None]:
     """Return the addresses of a tile's elements, and a flag for each: whether it is inside the array; None if all are.
 
-    For elements of 4 bits the addresses count half bytes.
+    `indices` is the tile's position in the view. `promised` has a truth for each axis: whether the kernel promises that
+    the tile is inside; empty: none. For elements of 4 bits the addresses count half bytes.
 
     Raises
     ------
@@ -162,7 +165,7 @@ _PRINTED: Final = re.compile(r"%[-+ #0]*\d*(?:\.\d+)?(?:hh|h|ll|l|L|z|t|j)?[diou
 
 
 def _stored(dtype: np.dtype) -> np.dtype:
-    """Return the dtype in memory of elements with a dtype: bytes for truths."""
+    """Return the dtype that elements of a dtype have in memory: uint8 for bool, any other dtype unchanged."""
     return np.dtype(np.uint8) if dtype == np.bool_ else dtype
 
 
@@ -285,9 +288,10 @@ def _atomically(
     form: Form, block: Block, addresses: np.ndarray, mask: np.ndarray | None, dtype: np.dtype,
     change: Callable[[np.ndarray, Any], np.ndarray],
 ) -> np.ndarray:  # fmt: skip
-    """Change elements one after the other, in the order of the tile; return their old values.
+    """Change the elements whose mask is true one after the other, in the order of the tile; return their old values.
 
-    `change` returns new values from old values and their positions.
+    `change` takes old values and their flat positions in the tile, and returns the new values. The result has the shape
+    of `addresses`, and 0 where the mask is false.
     """
     flat = addresses.reshape(-1)
     old = np.zeros(flat.size, dtype)
@@ -308,7 +312,7 @@ def _atomically(
 
 
 def _flat(value: np.ndarray, addresses: np.ndarray) -> np.ndarray:
-    """Return the value of each element at addresses, as an array of one dimension."""
+    """Return `value` broadcast to the shape of `addresses`, as an array of one dimension."""
     return np.broadcast_to(value, addresses.shape).reshape(-1)
 
 

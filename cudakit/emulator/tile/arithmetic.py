@@ -172,7 +172,7 @@ def _assume(form: Form, value: Any) -> Any:
 
 
 def holds(predicate: Any, value: np.ndarray) -> bool:
-    """Return whether a predicate of ``assume`` holds for values."""
+    """Return whether a predicate of ``assume`` holds for all of the values; True for a predicate that is not known."""
     match predicate:
         case DivisibleBy(divisor, every, along):
             number = value.astype(np.int64) if value.dtype != np.uint64 else value
@@ -238,9 +238,10 @@ _COMPARED: Final[dict[str, Callable[..., Any]]] = {
 
 
 def _narrowed(operation: Operation, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of tiles in their own dtype, which converts them for `function` of wide tiles and back.
+    """Return a function of tiles that converts them to float32, calls `function`, and converts the result back.
 
-    For ``ftz`` subnormal numbers are flushed.
+    For float32 and float64 nothing is converted. With the operation's attribute ``ftz``, subnormal operands and results
+    become 0.
     """
     dtype = dtype_of(operation.types[0])
     if operation.attributes.get("ftz"):
@@ -386,7 +387,10 @@ def _integers(operation: Operation) -> Step:
 
 
 def _of_sign(operation: Operation, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of integers that takes its operands as signed or unsigned, by the operation's attribute."""
+    """Return `function` of integers, with operands as signed or unsigned numbers, by the operation's attribute.
+
+    The result has the operation's own dtype.
+    """
     dtype = dtype_of(operation.types[0])
     if operation.attributes["signedness"] == "signed":
         if dtype != np.bool_:

@@ -46,7 +46,7 @@ class Block(Protocol):
 
 
 class Decoded(NamedTuple):
-    """An operation with its step."""
+    """An operation with its step: the function that runs it for a block."""
 
     operation: Operation
     step: Step
@@ -56,7 +56,10 @@ MAKERS: Final[dict[str, Maker]] = {}
 
 
 def operation(*names: str) -> Callable[[Maker], Maker]:
-    """Return a decorator that registers a maker under the names of operations."""
+    """Return a decorator that registers a function for operations by their names.
+
+    The function takes an operation and returns its step, which runs the operation for a block.
+    """
 
     def enter(maker: Maker) -> Maker:
         MAKERS.update(dict.fromkeys(names, maker))
@@ -102,12 +105,15 @@ class Form:
         return result_type.element
 
     def optional(self, block: Block, name: str, default: Any = None) -> Any:
-        """Return the value of an optional operand, or a default."""
+        """Return the value of the optional operand `name` in a block, or the default if the operation lacks it."""
         return block.values[self._optional[name]] if name in self._optional else default
 
 
 def computes(*names: str) -> Callable[[Function], Function]:
-    """Return a decorator that registers a function of form and operands, for operations with one result."""
+    """Return a decorator that registers a function for the named operations, which have one result and need no block.
+
+    The function takes the operation's `Form` and the values of the operands, and returns the result.
+    """
 
     def enter(function: Function) -> Function:
         operation(*names)(lambda node: pure(node, partial(function, Form(node))))
@@ -117,9 +123,10 @@ def computes(*names: str) -> Callable[[Function], Function]:
 
 
 def acts(*names: str) -> Callable[[Function], Function]:
-    """Return a decorator that registers a function of form, block and operands, for operations that need their block.
+    """Return a decorator that registers a function for the named operations, which need their block.
 
-    The function returns the first result, or a list of all results. Results left out are tokens, which nothing reads.
+    The function takes the operation's `Form`, the block and the values of the operands. It returns the first result, or
+    a list of all results. Results left out are tokens, which nothing reads.
     """
 
     def enter(function: Function) -> Function:
@@ -164,7 +171,7 @@ def _step_of(operation: Operation) -> Step:
 
 
 def pure(operation: Operation, function: Function) -> Step:
-    """Return the step of an operation whose one result depends on its operands alone."""
+    """Return the step that runs `function` on the values of an operation's operands, and stores its one result."""
     (result,) = operation.results
     operands = operation.operands
     if len(operands) == 1:

@@ -125,7 +125,7 @@ def run(launch: TileLaunch) -> None:
 
 
 def _values(function: Function, data: bytes) -> list[np.ndarray]:
-    """Return a launch's arguments from their bytes, each at a multiple of its own size."""
+    """Return a launch's arguments as arrays, from bytes: each begins at a multiple of its element's size."""
     arguments, at = [], 0
     for parameter in function.parameters:
         assert isinstance(parameter, Tile)
@@ -190,12 +190,14 @@ class _TileBlock:
 
 
 def run_operations(block: Any, decoded: list[Decoded]) -> Ended:
-    """Run operations until one ends the region; return the kind of this end and its values, or None without an end.
+    """Run operations until one ends the region; return how it ended, and the values that it passes on.
+
+    The end is named by a text such as ``return`` or ``break``. The result is None if no operation ends the region.
 
     Raises
     ------
     EmulationError
-        For an operation that failed; the error names the innermost one.
+        For an operation that failed, named in the error, or for a step budget that is used up.
     """
     launch = block.launch
     launch.steps += len(decoded)
@@ -249,7 +251,12 @@ def _if(operation: Operation) -> Step:
 def _loop_of(
     results: tuple[int, ...], arguments: tuple[int, ...], body: list[Decoded], starts: tuple[int, ...]
 ) -> Callable[[Block, Iterable[Any]], Ended]:
-    """Return a function that runs a loop's body once for each number, and passes values on to the next turn."""
+    """Return a function that runs a loop's body once for each value of the loop's counter.
+
+    `results`, `arguments` and `starts` are numbers of values in the block: the loop's results, the body's arguments,
+    and the values before the first round. The values at the end of a round are arguments of the next, and at last the
+    results. The function returns the end of the kernel if the body returns, else None.
+    """
 
     def run(block: Block, steps: Iterable[Any]) -> Ended:
         values = block.values
@@ -309,7 +316,7 @@ def _loop(operation: Operation) -> Step:
 
 
 def _combining(operation: Operation) -> Callable[[Block, list[Any], list[Any]], list[Any]]:
-    """Return a function that combines two lists of values by the code of the operation's region."""
+    """Return a function that combines two lists of values by the code in a reduction's or scan's region."""
     (region,) = operation.regions
     body, numbers = decode(region.operations), region.arguments
 

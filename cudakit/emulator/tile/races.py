@@ -49,7 +49,10 @@ class _Access(NamedTuple):
 
 
 class _Shadow:
-    """Accesses to one allocation: the first access of each kind, for each element."""
+    """Accesses to one allocation: for each kind of access, the number of the first access of each element.
+
+    Elements have `unit` bytes. Accesses that need no check yet are in a list.
+    """
 
     def __init__(self, piece: Allocation, unit: int) -> None:
         self.piece, self.unit = piece, unit
@@ -65,7 +68,8 @@ class _Shadow:
     def is_disjoint(self, low: int, high: int, block: int) -> bool:
         """Return whether a block's bytes are before or behind all bytes that earlier blocks accessed.
 
-        The bytes, from `low` to before `high`, also count as accessed by the block.
+        The bytes, from `low` to before `high`, are then counted as accessed by the block. `block` is any number that
+        differs between blocks.
         """
         if block != self._last:
             self.low, self.high = min(self.low, self._own_low), max(self.high, self._own_high)
@@ -81,7 +85,10 @@ class _Shadow:
         return -self.piece.address % self.unit
 
     def first_accesses(self, use: int) -> np.ndarray:
-        """Return the numbers of the first accesses of a kind, one for each element."""
+        """Return the array with the number of the first access of each element, for one kind of access (`use`).
+
+        A great number means no access. The array is created if there is none; changes to it are kept.
+        """
         if use not in self.first:
             self.first[use] = np.full(self.piece.data.size // self.unit + 1, _NONE, np.int32)
         return self.first[use]
@@ -97,7 +104,10 @@ class _Shadow:
             self.first[use] = refined
 
     def position(self, where: Any, size: int) -> _Position:
-        """Return the position of a box, or of elements of `size` bytes, in the arrays of first accesses."""
+        """Return where a box, or elements of `size` bytes, are in the arrays of first accesses.
+
+        `where` is a box, or the element numbers as a slice or an array. `size` is a multiple of the shadow's unit.
+        """
         times = size // self.unit
         if isinstance(where, Box):
             offset = (where.offset - self.skip()) // self.unit * 4
@@ -166,7 +176,7 @@ class Races:
         self._numbers, self._acquired = {}, {}
 
     def forget(self, address: int) -> None:
-        """Forget the accesses to the allocation at an address, whose block has ended."""
+        """Forget the accesses to the allocation at an address, whose block has ended and which is freed."""
         self._shadows.pop(address, None)
 
     def flags_of(self, name: str, array: np.ndarray) -> np.ndarray:

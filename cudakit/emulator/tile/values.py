@@ -42,7 +42,10 @@ class Box(NamedTuple):
         return np.ndarray(self.shape, dtype, self.piece.data, self.offset, self.strides)
 
     def elements(self, size: int) -> np.ndarray:
-        """Return the number of each element, as watchers count: from the allocation's first aligned element."""
+        """Return the number of each element as a flat array, counted in elements of `size` bytes.
+
+        Number 0 is the first aligned element of the allocation, as for watchers of memory.
+        """
         offsets: Any = np.int64(self.offset)
         for axis, (extent, stride) in enumerate(zip(self.shape, self.strides, strict=True)):
             shape = [1] * len(self.shape)
@@ -54,9 +57,10 @@ class Box(NamedTuple):
 def box_of(
     memory: Memory, address: int, shape: tuple[int, ...], strides: tuple[int, ...], size: int, use: int
 ) -> Box | None:
-    """Return the box of elements of `size` bytes from `address` on.
+    """Return the box of elements of `size` bytes whose first element is at `address`, with strides in bytes.
 
-    The result is None if no single allocation has all elements, or if the address is not aligned.
+    `use` is the kind of access. The result is None if no single allocation has all elements, or if the address is not
+    aligned.
     """
     low = high = address
     for extent, stride in zip(shape, strides, strict=True):
@@ -148,7 +152,7 @@ def padding(name: str, dtype: np.dtype) -> Any:
 
 
 def wide(value: Any) -> Any:
-    """Return a tile in the precision of its computations: small floats as float32."""
+    """Return a tile of floats in the dtype of its computations: float64 stays, every other dtype becomes float32."""
     if value.dtype in (np.float32, np.float64):
         return value
     return _E5M3[value] if value.dtype == np.uint8 else value.astype(np.float32)
@@ -216,7 +220,10 @@ def directed(value: np.ndarray, element: str, mode: str) -> np.ndarray:
 
 
 def power_of_two(value: np.ndarray, up: bool) -> np.ndarray:
-    """Return floats as f8E8M0FNU: the power of two next to each absolute value, rounded `up` or down."""
+    """Return floats as f8E8M0FNU: each absolute value rounded to a power of two, up with `up`, else down.
+
+    Powers of two stay the same.
+    """
     fraction, exponent = np.frexp(np.abs(value.astype(np.float64)))
     whole = exponent - np.where(up & (fraction != 0.5), 0, 1)
     exponents = np.where(fraction == 0, 0, np.clip(whole + 127, 0, 254)).astype(np.uint8)
