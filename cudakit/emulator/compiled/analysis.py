@@ -34,7 +34,10 @@ _COMPARED = {
 
 
 def thread_numbers(function: Function, layout: Layout) -> frozenset[str]:
-    """Return the names of the registers that hold ``threadIdx.x``, which is never negative."""
+    """Return the names of the registers that hold a copy of ``threadIdx.x``, which is never negative.
+
+    The set is empty if the lanes of a vector are not adjacent in x.
+    """
     if not layout.rows:
         return frozenset()
     written = [name for instr in function.code for name in targets(instr)]
@@ -53,7 +56,10 @@ def thread_numbers(function: Function, layout: Layout) -> frozenset[str]:
 
 
 def thread_shape(instr: Instruction, numbers: frozenset[str], width: int) -> Shape:
-    """Return the shape of a result computed from a thread number, or None if no special rule holds."""
+    """Return the shape of a result computed from a thread number, or None if no special rule holds.
+
+    `numbers` has the registers that hold ``threadIdx.x``, and `width` is the number of a vector's lanes.
+    """
     if instr.guard is not None or len(instr.operands) != 3 or instr.modifiers[-1] not in _INTEGERS:
         return None
     _, source, by = instr.operands
@@ -74,7 +80,10 @@ def thread_shape(instr: Instruction, numbers: frozenset[str], width: int) -> Sha
 
 
 def emit_of_threads(instr: Instruction, b: Builder, shape: Shape) -> None:
-    """Write code for a result computed from a thread number, by the first lane's number."""
+    """Write code for a result computed from a thread number, by the first lane's number.
+
+    `shape` is the result's shape, as `thread_shape` returned it.
+    """
     type_name, text = instr.modifiers[-1], b.text
     target, _, by = instr.operands
     assert isinstance(by, Immediate)
@@ -102,7 +111,14 @@ class Saves:
     shapes : Shapes
         Shapes of the kernel's registers.
     whole : bool
-        Whether all live registers are saved and loaded at each barrier: if lanes of a vector may wait divergently.
+        Whether all live registers are saved and loaded at each barrier, as for lanes that wait divergently.
+
+    Attributes
+    ----------
+    stores, loads : dict of int to set of str
+        Registers saved before the barrier that ends a block, and loaded behind it.
+    entries : dict of (int, int) to set of str
+        Registers saved on the way from a block to a loop's header.
     """
 
     def __init__(self, flow: Flow, shapes: Shapes, whole: bool) -> None:
@@ -143,7 +159,11 @@ class Saves:
         ends: dict[int, int],
         entered: set[tuple[int, int]],
     ) -> None:
-        """Add to `changed`, by block, the registers that may have been written since the last barrier."""
+        """Add to `changed`, by block, the registers that may have been written between the last save and the block.
+
+        `written` has the registers that each block writes, and `ends` the blocks that end at a barrier.
+        `entered` has the edges into loops on which registers are saved, as pairs of blocks.
+        """
         open_ = list(flow.order)
         while open_:
             number = open_.pop(0)
@@ -158,7 +178,11 @@ class Saves:
     def _needed(
         self, flow: Flow, used: list[set[str]], written: list[set[str]], ends: dict[int, int]
     ) -> dict[int, set[str]]:
-        """Return, by block, the registers that are read or saved between the block's begin and the next barrier."""
+        """Return, by block, the registers that are read or saved between the block's begin and the next barrier.
+
+        `used` and `written` have the registers that each block reads and writes. `ends` has the blocks that end at a
+        barrier.
+        """
         needed: dict[int, set[str]] = {}
         moved = True
         while moved:
@@ -176,14 +200,14 @@ class Saves:
 
 
 class States:
-    """Memory in which the vectors of a block save their registers.
+    """Memory in which the vectors of a thread block save their registers while they wait.
 
-    The first eight bytes of a vector's state have the number of the place where the vector resumes.
+    The first eight bytes of a vector's state have the number of the code where the vector resumes.
 
     Attributes
     ----------
-    at : X
-        Address of the current vector's state.
+    at : str
+        Name of the current vector's state address in the code.
     bytes : int
         Bytes of a vector's state, known once all code is written (`end`).
     """
@@ -196,20 +220,23 @@ class States:
         self.bytes = 64
 
     def of(self, states: X, vector: X) -> str:
-        """Write code for the address of a vector's state; return its name."""
+        """Write code for the address of the state of vector number `vector`; return the address's name in the code.
+
+        `states` is the address of all states.
+        """
         return self._text.at(states, self._text.binary("mul", vector, X("i64", "%state.bytes")))
 
     def begin(self, states: X, vector: X) -> None:
-        """Make a vector's state the current one."""
+        """Write code for the address of a vector's state, and use this state in all later calls."""
         self.at = self.of(states, vector)
 
     def end(self) -> None:
-        """Put the size of a state into the written code."""
+        """Put the final size of a state into the code written so far, in place of ``%state.bytes``."""
         self.bytes = -(-self.bytes // 64) * 64
         self._text.lines = [line.replace("%state.bytes", str(self.bytes)) for line in self._text.lines]
 
     def resume_at(self, number: int) -> None:
-        """Write code that stores the number of the place where the vector resumes."""
+        """Write code that stores the number of the code where the vector is to resume."""
         self._text.store(constant("i64", number), self.at)
 
     def place(self, name: str, part: str, type_: str) -> str:
@@ -242,7 +269,10 @@ class States:
                 self.move(type_, self.place(name, part, type_), self._b.place_of(name, part), load)
 
     def move(self, type_: str, saved: str, place: str, load: bool) -> None:
-        """Write code that moves a value from its saved place to its own (`load`), or back; masks are saved as bits."""
+        """Write code that copies a value from the address `saved` to its own address `place` with `load`, or else back.
+
+        Masks are saved as bits.
+        """
         text, b = self._text, self._b
         if X(type_, "").element == "i1":
             bits = f"i{b.width}" if type_[0] == "<" else "i8"
@@ -278,7 +308,7 @@ class Traits(NamedTuple):
 
 
 def traits_of(contexts: Sequence[Context]) -> Traits:
-    """Return the traits of a kernel: its function, and the functions that it calls."""
+    """Return the traits of a kernel, from the contexts of its function and of the functions that it calls."""
     code = [instr for context in contexts for instr in context.function.code]
     return Traits(
         any(facts_of(instr).warp or any(name.startswith("%lanemask") for name in sources(instr)) for instr in code),

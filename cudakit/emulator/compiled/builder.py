@@ -56,7 +56,7 @@ class Text:
         self.here = "entry"
 
     def fresh(self, stem: str = "v") -> str:
-        """Return a name that no value or label has, which begins with `stem`."""
+        """Return a name that no value or label has yet: `stem` with a number behind it."""
         self._count += 1
         return f"{stem}.{self._count}"
 
@@ -152,7 +152,7 @@ class Text:
         self.label(skip)
 
     def fence(self) -> None:
-        """Append a fence that keeps accesses in order."""
+        """Append a fence over which LLVM moves no memory accesses; the CPU executes nothing for it."""
         self.do('fence syncscope("singlethread") seq_cst')
 
     def phi(self, type_: str, *incoming: tuple[X, str]) -> X:
@@ -168,7 +168,10 @@ class Text:
         self.do(f"br label %{to}")
 
     def at(self, base: X | str, offset: X | int, element: str = "i8") -> str:
-        """Append code for a pointer `offset` bytes, or elements, behind `base`; return its name."""
+        """Append code for a pointer `offset` elements behind `base`, by default bytes; return its name.
+
+        `element` is the LLVM type of an element.
+        """
         offset = constant("i64", offset) if isinstance(offset, int) else offset
         return self.make(f"getelementptr {element}, ptr {_name(base)}, {offset}", "ptr").name
 
@@ -243,7 +246,10 @@ def value_of(x: X) -> Value:
 
 
 class LaneAccess(NamedTuple):
-    """A lane's access to memory: space, size and number of elements, and the mode that memory notes."""
+    """A lane's access to memory: state space, size of an element in bytes, number of elements, and mark.
+
+    The mark is the flag by which memory records the access: read or write, weak or strong.
+    """
 
     space: str
     size: int
@@ -419,11 +425,11 @@ class Builder:
     # ── registers ──
 
     def place_of(self, name: str, part: str = "") -> str:
-        """Return the name of the memory that holds a register's part."""
+        """Return the name of the stack memory that holds a register; with `part` ``.narrow`` its base in fewer bits."""
         return f"%r{self.numbers[name]}{part}"
 
     def types_of(self, name: str) -> list[tuple[str, str]]:
-        """Return the parts of a register, each with its type."""
+        """Return the parts of a register: pairs of the part's suffix, empty for the register itself, and LLVM type."""
         element = f"i{bits_of(self.function.registers[name])}"
         shape = self.shapes.by_register.get(name)
         if shape in (None, UNIFORM):
@@ -500,7 +506,13 @@ class Builder:
         return Value(shape, self.text.cast(opcode, value.x, f"i{bits}"), narrow)
 
     def write(self, target: Operand, type_name: str, value: Value) -> None:
-        """Write a value of a PTX type to a register, for the lanes of the mask."""
+        """Write code that stores a value of a PTX type to a register, for the lanes of the mask; ``_`` takes no value.
+
+        Raises
+        ------
+        Refusal
+            If the operand is no register of the kernel, or the value does not have the register's shape.
+        """
         if isinstance(target, Register) and target.name == "_":
             return
         if not isinstance(target, Register) or target.name not in self.function.registers:
@@ -525,7 +537,13 @@ class Builder:
     # ── special registers and symbols ──
 
     def special(self, name: str) -> Value:
-        """Return the value of a special register."""
+        """Return the value of a special register, by its name without ``%``.
+
+        Raises
+        ------
+        Refusal
+            If the back-end has no such register.
+        """
         entry = self.specials.get(name)
         if entry is None:
             raise Refusal(f"special register %{name}")

@@ -36,7 +36,7 @@ class Word:
         self.text, self.x = text, x
 
     def word(self, x: X) -> Word:
-        """Return another word of the routine."""
+        """Return the IR value `x` as a word of the same routine."""
         return Word(self.text, x)
 
     __add__, __sub__, __mul__ = _binary("add"), _binary("sub"), _binary("mul")
@@ -46,12 +46,12 @@ class Word:
     equals, differs = _compare("eq"), _compare("ne")
 
     def select(self, then: Word | int, otherwise: Word | int) -> Word:
-        """Return one of two words, by this truth."""
+        """Return the word `then` where this truth holds, else `otherwise`."""
         words = [constant("i64", word) if isinstance(word, int) else word.x for word in (then, otherwise)]
         return self.word(self.text.select(self.x, *words))
 
     def load(self, bits: int) -> Word:
-        """Load a number of `bits` from memory at this address."""
+        """Load an unsigned number of `bits` bits from memory at this address, extended to 64 bits."""
         value = self.text.load(f"i{bits}", self.pointer, ", align 1")
         return self.word(self.text.cast("zext", value, "i64"))
 
@@ -88,7 +88,7 @@ class Variable:
 
 
 class Routine:
-    """A function of IR in the making.
+    """A function of IR, to which code is appended.
 
     Parameters
     ----------
@@ -121,29 +121,32 @@ class Routine:
         return f"define {self.result} @{self.name}({parameters}) {attributes} {{\n{body}\n}}"
 
     def variable(self, value: Word | int) -> Variable:
-        """Return a word that can change, with its first value."""
+        """Return a variable of 64 bits on the stack, set to `value`."""
         result = Variable(self.text, self._room())
         result.now = value
         return result
 
     def room(self) -> Word:
-        """Return the address of a new word in memory."""
+        """Reserve eight bytes on the stack, and return their address."""
         return Word(self.text, self.text.make(f"ptrtoint ptr {self._room()} to i64", "i64"))
 
     def _room(self) -> str:
-        """Allocate a word on the stack, and return its name."""
+        """Reserve eight bytes on the stack, and return the name of the pointer to them."""
         name = f"%{self.text.fresh('room')}"
         self._allocas.append(f"  {name} = alloca i64")
         return name
 
     def give(self, value: Word | int | None = None) -> None:
-        """Return from the function, with a value if there is one."""
+        """Append a return from the function, with `value` if there is one."""
         x = constant(self.result, value) if isinstance(value, int) else value and value.x
         self.text.do(f"ret {x or 'void'}")
         self._has_left = True
 
     def call(self, callee: Routine | Word, *arguments: Word | int) -> Word:
-        """Call a routine, or a function at an address that takes a pointer first and returns a number."""
+        """Append a call of a routine, or of the function at an address; return its result.
+
+        The function at an address takes a pointer first, and returns a number.
+        """
         pointer = callee.pointer if isinstance(callee, Word) else None
         types = callee.parameters.values() if isinstance(callee, Routine) else ["ptr", *["i64"] * (len(arguments) - 1)]
         words = [
@@ -168,7 +171,10 @@ class Routine:
 
     @contextmanager
     def when(self, condition: Word, holds: bool = True) -> Iterator[None]:
-        """Write code that runs if a condition holds, or does not hold."""
+        """Append a branch: code written in the block runs if the condition is true.
+
+        With `holds` False the code runs if the condition is false.
+        """
         inside, behind = self.text.fresh("inside"), self.text.fresh("behind")
         self.text.branch(condition.x, *((inside, behind) if holds else (behind, inside)))
         self.text.label(inside)
@@ -178,7 +184,10 @@ class Routine:
 
     @contextmanager
     def loop(self, condition: Callable[[], Word] | None = None) -> Iterator[None]:
-        """Write a loop that runs while a condition holds, or until it returns."""
+        """Append a loop around the code written in the block, which runs while a condition holds.
+
+        Without a condition the loop runs until the code returns from the function.
+        """
         again, inside, behind = (self.text.fresh(stem) for stem in ("again", "inside", "behind"))
         self.text.jump(again)
         self.text.label(again)
@@ -192,7 +201,7 @@ class Routine:
 
     @contextmanager
     def repeat(self, count: Word) -> Iterator[Word]:
-        """Write a loop over the numbers below a count."""
+        """Append a loop around the code written in the block; yield the number of the turn, from 0 to below `count`."""
         number = self.variable(0)
         with self.loop(lambda: number.now < count):
             yield number.now
@@ -200,7 +209,7 @@ class Routine:
 
     @contextmanager
     def each_lane(self, mask: Word) -> Iterator[Word]:
-        """Write a loop over the lanes of a mask."""
+        """Append a loop around the code written in the block; yield the number of each lane of a mask, lowest first."""
         left = self.variable(mask)
         with self.loop(lambda: left.now.differs(0)):
             lane = self.first_lane(left.now)
@@ -226,7 +235,11 @@ _KNOWN: list[str] = []
 
 
 def _helper(result: str, attributes: str = "") -> Callable[[Callable[..., None]], Routine]:
-    """Register a helper with its result type; `attributes` are for its declaration in kernels that call it."""
+    """Return a decorator that registers a helper, whose name and parameters are those of the decorated function.
+
+    `result` is the LLVM type of the result. `attributes` are for the declaration in kernels that call the helper.
+    They are empty if no kernel calls it.
+    """
 
     def enter(write: Callable[..., None]) -> Routine:
         name, (_, *names) = write.__name__.strip("_"), inspect.signature(write).parameters
@@ -253,7 +266,7 @@ def helpers() -> str:
 
 @_helper("void", "cold nounwind")
 def blame(f: Routine, ctx: Word, site: Word, first: Word, block: Word, mask: Word, addresses: Word) -> None:
-    """Record an error of a mask's first lane."""
+    """Record an error of a mask's first lane; `addresses` has each lane's address, and `first` is lane 0's thread."""
     lane = f.first_lane(mask)
     _record_error(ctx, site, addresses[lane], first + lane, block)
     f.give()
@@ -328,7 +341,10 @@ def locate(
     f: Routine, ctx: Word, site: Word, thread: Word, block: Word, address: Word, size: Word, use: Word, space: Word,
     row: Word,
 ) -> None:  # fmt: skip
-    """Return the host address of a lane's access, and set its range; 0 with the error recorded."""
+    """Return the host address of a lane's access, with its range in the launch's words.
+
+    If the access is invalid, record the error and return 0.
+    """
     host = f.call(_find, ctx, thread, address, size, use, space, row)
     with f.when(host.equals(0)):
         _record_error(ctx, site, address, thread, block)
@@ -348,7 +364,7 @@ def _copy(f: Routine, to: Word, source: Word, size: Word) -> None:
 
 @_helper("void")
 def _note(f: Routine, host: Word, flags: Word, count: Word, mark: Word) -> None:
-    """Set the flags of bytes, where they have flags."""
+    """Set `mark` in the flags of `count` bytes at `host`; the flags are `flags` bytes behind them, 0 for no flags."""
     with f.when(flags.differs(0)), f.repeat(count) as number:
         flag = host + flags + number
         flag.store(flag.load(8) | mark, 8)
@@ -394,7 +410,10 @@ def lanes(
 
 @_helper("i1", "cold nounwind")
 def place(f: Routine, ctx: Word, range: Word, address: Word, need: Word, extent: Word, use: Word, space: Word) -> None:
-    """Return whether `need` bytes from an address are in one allocation, and keep its range for `extent` bytes."""
+    """Return whether `need` bytes from an address are in one allocation that allows the access `use`.
+
+    If they are, `range` is set to the addresses from which `extent` bytes are inside.
+    """
     low, end, shift, flags = (f.variable(0) for _ in "1234")
     in_window = space.equals(GENERIC) & (address >> WINDOW_BITS).equals(SHARED_WINDOW >> WINDOW_BITS)
     with f.when(in_window):
@@ -420,9 +439,10 @@ _COUNT, _MADE, _PHASE = (1 << 20) - 1, 1 << 62, -(1 << 63)
 
 @_helper("i1", "nounwind")
 def arrive(f: Routine, ctx: Word, space: Word, address: Word, comes: Word, owed: Word, gone: Word, token: Word) -> None:
-    """Count arrivals, owed bytes and exited threads at an mbarrier; return false for an error.
+    """Change an mbarrier's word: count arrivals, add owed bytes, and remove exited threads; return false for an error.
 
-    Fields of its word: expected threads, 20 bits; pending threads, 20 bits; owed bytes, 22 bits with a sign.
+    `comes` is the number of arrivals, `owed` the bytes, and `gone` the threads that exit. The old word is stored at
+    `token`. Fields of a word: expected threads, 20 bits; pending threads, 20 bits; owed bytes, 22 bits with a sign.
     """
     at, whole = address - space.equals(SHARED).select(0, SHARED_WINDOW), ctx[Slot.SHARED_BYTES]
     with f.when((at & 7).equals(0) & (at < whole) & (at + 8 <= whole), False):
@@ -455,7 +475,11 @@ def bulk(
     f: Routine, ctx: Word, thread: Word, block: Word, tospace: Word, ofspace: Word, to: Word, source_address: Word,
     count: Word, barrier: Word, tomark: Word, ofmark: Word,
 ) -> None:  # fmt: skip
-    """Copy bytes, and subtract them from the bytes owed at an mbarrier (-1: none); return false for an error."""
+    """Copy `count` bytes, and subtract them from the bytes owed at an mbarrier; return false for an error.
+
+    `barrier` is the mbarrier's address, -1 for none. `tospace` and `ofspace` are the state spaces of target and source,
+    `tomark` and `ofmark` the flags that record the accesses.
+    """
     with f.when(((to | source_address | count) & 15).equals(0) & count.differs(0), False):
         f.give(0)
     source = f.call(_bytes, ctx, thread, block, source_address, count, READ, ofspace)

@@ -66,12 +66,12 @@ class Guarded:
     reaches: list[Reach]
 
     def reach_of(self, place: int) -> int | None:
-        """Return the number of the `Reach` with the access at a place of `rest`, or None."""
+        """Return the index in `reaches` of the entry with the access at index `place` of `rest`, or None."""
         return next((number for number, reach in enumerate(self.reaches) if place in reach.accesses), None)
 
 
 def guarded(b: Builder, inside: list[Instruction]) -> Guarded:
-    """Split the instructions of a block so that accesses can be checked before them."""
+    """Split the instructions `inside` a block into early ones and the rest, whose accesses can be checked together."""
     first = next((at for at, instr in enumerate(inside) if _copies(instr) or _touches(instr)), len(inside))
     early, rest = inside[:first], list[Instruction]()
     read, written = set[str](), set[str]()
@@ -119,7 +119,10 @@ def _may_be_early(instr: Instruction) -> bool:
 
 
 def _reach(b: Builder, instr: Instruction, place: int) -> Reach | None:
-    """Return the bounds of an access, if they are known before the block runs, else None."""
+    """Return the bounds of an access, if they are known before the block runs, else None.
+
+    `place` is the instruction's index among the block's instructions that are not early.
+    """
     if not _touches(instr) or instr.guard is not None:
         return None
     space = space_of(instr)
@@ -142,7 +145,7 @@ def _reach(b: Builder, instr: Instruction, place: int) -> Reach | None:
 
 
 def _join(into: Reach, reach: Reach) -> None:
-    """Merge an access into the accesses that are checked with the same register."""
+    """Merge an access into the accesses `into` by the same register; do nothing if pattern or alignment do not fit."""
     if into is reach or into.row != reach.row:
         return
     if reach.size > into.size:
@@ -158,9 +161,9 @@ def _join(into: Reach, reach: Reach) -> None:
 
 
 def check_together(b: Builder, reaches: list[Reach], otherwise: str) -> list[Checked]:
-    """Write the check of the accesses of all active lanes, with a jump to `otherwise` if one is outside.
+    """Write the check of the accesses of all active lanes, with a jump to the label `otherwise` if one is outside.
 
-    Return the range of each register.
+    Return, for each of `reaches`, the range that holds and the register's value.
     """
     text, conditions = b.text, list[X]()
     values = [b.read(reach.base, f"u{bits_of(b.function.registers[reach.base.name])}") for reach in reaches]
@@ -211,7 +214,11 @@ def _ends(b: Builder) -> tuple[X | None, X]:
 def _check_range(
     b: Builder, reach: Reach, number: int, x: X, first: X | None, last: X | None, otherwise: str
 ) -> Checked:
-    """Check that a register's accesses, from a first lane to a last, are inside one piece of memory."""
+    """Write the check that a register's accesses are inside one allocation, with a jump to `otherwise` if not.
+
+    `x` is the register's value or base. `first` and `last` are the numbers of the first and last active lane.
+    `first` is None for lane 0, and both are None for a register that is the same in all lanes.
+    """
     text, size = b.text, constant("i64", reach.size)
     ahead = constant("i64", reach.low)
     if first is not None:
@@ -347,7 +354,7 @@ class _Kernel:
         return KernelIR(whole, facts)
 
     def _block(self, place: int, number: int) -> None:
-        """Write a block, at its place in the order of blocks."""
+        """Write basic block `number`, with its masks; `place` is its index in the order of blocks."""
         b, text, scaffold = self.b, self.text, self.scaffold
         block, code = self.flow.blocks[number], self.code
         mask_place = scaffold.masks.get(number)
@@ -385,7 +392,10 @@ class _Kernel:
         self._behind(place, block)
 
     def _behind(self, place: int, block: Block) -> None:
-        """Write the code behind a block: loops that end there go round again while lanes wait at the header."""
+        """Write the code behind the block at index `place` of the order.
+
+        A loop that ends there goes round again while lanes wait at its header.
+        """
         b, text, scaffold, flow = self.b, self.text, self.scaffold, self.flow
         text.label(scaffold.behind(place))
         none = constant(b.mask_type, 0)
@@ -457,7 +467,7 @@ class _Kernel:
         return "sync" not in instr.modifiers or self.analysis.shapes.shape(member_mask(instr)) in (UNIFORM, None)
 
     def _converged_lanes(self, instr: Instruction, waiting_lanes: X) -> X:
-        """Return the lanes, as bits, whose members have all come to a collective or have left."""
+        """Return the waiting lanes, as bits, whose members have all come to a collective or have left the kernel."""
         b, text, scaffold = self.b, self.text, self.scaffold
         if "sync" not in instr.modifiers:
             return waiting_lanes
@@ -482,7 +492,7 @@ class _Kernel:
         )
 
     def _check_own_membership(self, instr: Instruction) -> None:
-        """Stop at a lane that is not in its own member mask."""
+        """Write code that stops with an error at a lane that is not in its own member mask."""
         b, text = self.b, self.text
         operand = member_mask(instr)
         if isinstance(operand, Immediate) and operand.value & 0xFFFF_FFFF == 0xFFFF_FFFF:
@@ -497,7 +507,7 @@ class _Kernel:
         b.stop_where(outside, text.cast("zext", b.lanes(value), "i64"))
 
     def _instruction(self, instr: Instruction, mask: X | None) -> None:
-        """Write an instruction for the lanes of a mask and of its guard."""
+        """Write an instruction for the lanes of a mask (None: all) for which its guard holds."""
         b, text = self.b, self.text
         b.instr, b.mask, b.guarded = instr, mask, False
         entry = entry_of(instr)
@@ -526,7 +536,10 @@ class _Kernel:
             emit()
 
     def _end_block(self, place: int, number: int, mask: X | None) -> None:
-        """Write the end of a block."""
+        """Write the end of basic block `number`: its barrier, or branches that send the lanes on.
+
+        `place` is the block's index in the order of blocks, and `mask` has its lanes; None: all.
+        """
         b, text, scaffold, flow = self.b, self.text, self.scaffold, self.flow
         block = flow.blocks[number]
         instr = self.analysis.last_of(number)
@@ -561,7 +574,7 @@ class _Kernel:
         text.jump(scaffold.behind(place))
 
     def _jump_if(self, condition: X, place: int, number: int, to: int, mask: X | None) -> None:
-        """Send all lanes of a block to another block if a condition holds, else continue."""
+        """Write code that sends all lanes of block `number` to the block `to` if a condition holds, else continues."""
         there, here = self.text.fresh("there"), self.text.fresh("here")
         self.text.branch(condition, there, here)
         self.text.label(there)
@@ -569,7 +582,7 @@ class _Kernel:
         self.text.label(here)
 
     def _jump_to(self, place: int, number: int, to: int, mask: X | None) -> None:
-        """Send all lanes of a block, those of a mask or of the vector, to another block."""
+        """Write code that sends all lanes of block `number`, or of a mask in it, to the block `to`."""
         text, flow, is_divergent = self.text, self.flow, number in self.divergent
         lanes = self.b.bits(self.b.all_lanes() if mask is None else mask)
         goes_back = to != flow.end and flow.place[to] <= place

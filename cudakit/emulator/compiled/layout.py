@@ -37,9 +37,10 @@ STRIP = 32
 def layout_of(
     geometry: Geometry, warps: bool, most: int, watched: bool, free: bool, masks: bool, gathers: bool
 ) -> Layout:
-    """Return the layout for a launch: whole warps for warp collectives, else vectors of at most `most` lanes.
+    """Return the layout for a launch: vectors of a whole warp with `warps`, else of at most `most` lanes.
 
-    `free` means that vectors have nothing to do with each other, not even in a block.
+    `free` means that vectors do not wait for, or read memory of, each other, even in a block. `watched` means that
+    accesses are recorded; `masks` and `gathers` describe the CPU, as in `Layout`.
     """
     x, y, z = geometry.block
     widths = (32,) if warps else tuple(width for width in (32, 16, 8) if width <= most)
@@ -66,12 +67,15 @@ _SMALL, _SHORT, _LONG = 80, 300, 1000
 
 
 def effort_of(size: int, baseline: bool) -> Effort:
-    """Return the effort for `size` instructions, in the baseline tier or the optimized tier."""
+    """Return the effort for a kernel of `size` instructions, in the baseline tier or else the optimized tier."""
     return Effort(baseline or size > _LONG, size > _SHORT)
 
 
 def lanes_at_once(native: int, size: int) -> int:
-    """Return the limit of a vector's lanes for a kernel of `size` instructions; `native` lanes fill a register."""
+    """Return the most lanes of a vector for a kernel of `size` instructions: 2 or 4 times `native`.
+
+    `native` is the number of lanes in a CPU register.
+    """
     return native * (4 if size <= _SMALL else 2)
 
 

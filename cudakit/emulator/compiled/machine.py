@@ -135,7 +135,7 @@ _LANES, _STEPS, _FIRST = 4096, 60, 2000
 
 
 def _step(launch: Launch) -> float:
-    """Return the cost of an interpreter's step for a launch."""
+    """Return the cost of one step of the interpreter for a launch: 1 for the overhead, and more with more threads."""
     return 1 + min(launch.geometry.blocks * launch.geometry.threads, MOST_LANES) / _LANES
 
 
@@ -149,7 +149,10 @@ _machine = Machine()
 
 
 def run(launch: Launch, otherwise: Callable[[Launch], None], eager: bool) -> None:
-    """Run a launch as machine code if that is possible and pays, else by `otherwise`."""
+    """Run a launch as machine code if that is possible and pays, or if possible with `eager`; else by `otherwise`.
+
+    With `eager`, a kernel that cannot be compiled causes a warning, once for a module.
+    """
     if launch.observers or launch.step_budget is not None or launch.schedule is not None:
         launch.why = "a watched, ordered or bounded launch goes step by step"
         otherwise(launch)

@@ -76,7 +76,7 @@ def _target(optimised: bool = True) -> Any:
 
 
 def compiled(text: str, optimised: bool) -> bytes:
-    """Compile a module to object code.
+    """Compile the LLVM IR of a module to object code, in the optimized tier or else the baseline tier.
 
     A long module is optimized less. Code that is not optimized runs half as long again.
     """
@@ -112,7 +112,7 @@ def stored_code(digest: str) -> bytes | None:
 
 
 def object_code(text: str, optimised: bool) -> bytes:
-    """Return the object code of a module, from disk or compiled now."""
+    """Return the object code of a module's LLVM IR, from disk, or compiled now and stored there."""
     digest = digest_of(text, optimised)
     return default_cache().blob("native", digest, lambda: compiled(text, optimised))
 
@@ -217,7 +217,10 @@ def make(source: Source, layout: Layout, short: int, optimised: bool) -> Tier:
 
 
 def _stored(source: Source, layout: Layout, short: int, optimised: bool) -> Tier | None:
-    """Return a kernel's code of a tier from disk, or None."""
+    """Return a kernel's code in the optimized or baseline tier from disk; None if it is not there.
+
+    `short` is a part of the cache key only.
+    """
     entry = default_cache().stored("machinecode", _key(source, layout, short, optimised))
     if entry is None:
         return None
@@ -291,7 +294,7 @@ class Compiled:
         self._take(code_of(self.source, self.layout, self.short))
 
     def improve(self) -> None:
-        """Compile the optimized tier."""
+        """Compile the optimized tier now, and use it from then on; the frames of earlier launches are dropped."""
         self._take(make(self.source, self.layout, self.short, True))
         self.frames.clear()
 

@@ -64,7 +64,11 @@ def turns_of_block(b: Builder, block: X, where: list[X], vectors: X) -> Turns:
 
 
 def turns_of_strip(b: Builder, block: X, where: list[X], across: X, vectors: X) -> Turns:
-    """Write the loop over the vectors of blocks adjacent in x: by rows of threads, and in a row by blocks."""
+    """Write the head of a loop over the vectors of thread blocks adjacent in x; return the loop.
+
+    The loop goes by rows of threads, and in a row by blocks. `block` and `where` are the first block's number and
+    coordinates. `across` is the grid's size in x, and `vectors` the number of a block's vectors.
+    """
     text, zero = b.text, constant("i64", 0)
     length = text.binary("sub", constant("i64", STRIP), text.binary("urem", block, STRIP))
     in_row = text.cast("zext", text.binary("sub", across, where[0]), "i64")
@@ -161,15 +165,15 @@ class Scaffold:
     # ── the numbers and names of blocks ──
 
     def wait_of(self, number: int) -> int:
-        """Return the number that stands for lanes that wait at the end of a block."""
+        """Return the key in `masks` for lanes that wait at the barrier that ends block `number`."""
         return -number - 1
 
     def poll_of(self, number: int) -> int:
-        """Return the number that stands for lanes of a loop that have yielded."""
+        """Return the key in `masks` for lanes that have yielded in the polling loop with header `number`."""
         return len(self.flow.blocks) + 2 + number
 
     def holds(self) -> list[tuple[int, int]]:
-        """Return the numbers of lanes that wait while others of their vector may run, each with its next block."""
+        """Return the keys in `masks` of lanes that wait while others of their vector run, each with its next block."""
         barriers = [
             (self.wait_of(number), self.flow.blocks[number].successors[0])
             for number in self.analysis.divergent_barriers
@@ -181,16 +185,19 @@ class Scaffold:
         return f"body.b{number}" if number != self.flow.end else "left"
 
     def whole_body(self, number: int) -> str:
-        """Return the label of a block for a vector with all its lanes active."""
+        """Return the label of a block's code for a vector with all lanes active.
+
+        It is the block's usual label if there is no such code.
+        """
         masked = not self.b.single and (number in self.divergent or self.full is not None)
         return f"whole.b{number}" if masked and number != self.flow.end else self.body(number)
 
     def chain(self, place: int) -> str:
-        """Return the label where the pass over the blocks in order continues, at a place or at the end."""
+        """Return the label where the pass over the blocks continues: at index `place` of the order, or at its end."""
         return f"chain.b{self.flow.order[place]}" if place < len(self.flow.order) else "chain.end"
 
     def behind(self, place: int) -> str:
-        """Return the name of the label behind a block. Writes no code.
+        """Return the name of the label behind the block at index `place` of the order. Writes no code.
 
         The code at this label ends the loops whose last block it is, and goes on to the next block.
         """
@@ -203,7 +210,10 @@ class Scaffold:
         return self.b.bits(self.full) if self.full is not None else constant(self.b.mask_type, -1)
 
     def send(self, to: int, lanes: X) -> None:
-        """Write code that lets lanes, as bits, wait for a block, by its number."""
+        """Write code that adds lanes, as bits, to the lanes that wait for block `to`.
+
+        If `to` is the function's end, the lanes leave: they are removed from the living ones.
+        """
         text, b = self.text, self.b
         if to == self.flow.end:
             alive = text.load(b.mask_type, self.alive)
@@ -214,7 +224,7 @@ class Scaffold:
         text.store(text.binary("or", text.load(b.mask_type, place), lanes), place)
 
     def tick(self) -> None:
-        """Count a turn of a loop; now and then, check whether to stop."""
+        """Write code that counts a turn of a loop, and now and then asks Python whether to stop."""
         b, text = self.b, self.text
         left = text.binary("sub", text.load("i64", self.ticks), 1)
         text.store(left, self.ticks)
@@ -243,7 +253,7 @@ class Scaffold:
         return [*lines, *b.starts, "  br label %setup"]
 
     def _over_blocks(self) -> list[str]:
-        """Return the places of masks, and of registers that are live from block to block."""
+        """Return the names of the stack memory of masks, and of registers that are live from block to block."""
         live = sorted(set[str]().union(*self.analysis.shapes.live_in))
         registers = [self.b.place_of(name, part) for name in live for part, _ in self.b.types_of(name)]
         return [*self.masks.values(), *registers]
@@ -331,7 +341,7 @@ class Scaffold:
             self._go_on()
 
     def _begin_each(self, state: X, vectors: X) -> None:
-        """Let each vector of a block begin at the kernel's begin."""
+        """Write code that sets the state of each vector of a thread block to begin at the kernel's begin."""
         text = self.text
         before = text.here
         text.jump("reset")
@@ -361,7 +371,12 @@ class Scaffold:
     def _specials(
         self, first: X, where: list[X], grid: list[X], block: list[X], at: X, dynamic: X, total: X, threads: X
     ) -> None:
-        """Write the values of special registers for a vector."""
+        """Write code for the values of special registers in a vector, and keep the values in the builder.
+
+        `first` is the vector's first thread, and `where` its block's coordinates. `grid` and `block` have sizes.
+        `at` is the address of the table of thread coordinates. `dynamic` and `total` are bytes of shared memory, and
+        `threads` is the number of a block's threads.
+        """
         b, text, rows = self.b, self.text, self.analysis.layout.rows
         specials: dict[str, Value] = {}
         short = text.cast("trunc", first, "i32")
@@ -480,7 +495,7 @@ class Waiting:
     # ── arriving ──
 
     def let_others_run(self, header: int) -> None:
-        """Let the lanes at a polling loop's header go round once others have run."""
+        """Write code that makes the lanes at a polling loop's header wait until other lanes and vectors have run."""
         b, text, scaffold = self.b, self.text, self.scaffold
         self._note_yield(True)
         place, polling_place = scaffold.masks[header], scaffold.masks[scaffold.poll_of(header)]
@@ -489,18 +504,18 @@ class Waiting:
         text.store(constant(both.type, 0), place)
 
     def enter(self, number: int, header: int) -> None:
-        """Save registers on the way from a block into a loop."""
+        """Write code that saves registers on the way from block `number` into the loop with header `header`."""
         self.states.save(self.saves.entries.get((number, header), ()))
 
     def leave_vector(self, header: int) -> None:
-        """Let other vectors run before this vector goes round a loop again."""
+        """Write code that suspends this vector at a polling loop's header, so that other vectors run first."""
         self.states.save(self.analysis.shapes.live_in[header])
         self.states.resume_at(self.scaffold.poll_of(header))
         self._note_yield(True)
         self.text.jump("vector.done")
 
     def _note_yield(self, polls: bool) -> None:
-        """Note that a vector yields and is to run again."""
+        """Write code that notes that a vector has yielded and must run again; with `polls`, in a polling loop."""
         scaffold = self.scaffold
         for place in (scaffold.again, scaffold.yielded, *((scaffold.polled,) if polls else ())):
             self.text.store(TRUE, place)
@@ -545,7 +560,13 @@ class Waiting:
         text.jump("vector.done")
 
     def _wait_for_some(self, number: int) -> None:
-        """Write the wait at a barrier for a part of the block."""
+        """Write the wait at the barrier that ends basic block `number`, for a part of the thread block.
+
+        Raises
+        ------
+        Refusal
+            If the barrier is in divergent code, or its operands are not supported.
+        """
         b, text, instr = self.b, self.text, self.analysis.last_of(number)
         if number in self.divergent:
             raise Refusal(f"instruction {instr} where lanes part")
@@ -562,7 +583,10 @@ class Waiting:
         self._go_on(number)
 
     def _turn_at(self, number: int) -> str:
-        """Return the place where a vector keeps its barrier's count of completions from before it arrived."""
+        """Write code for the saved address where a vector keeps the completions that its barrier had before it arrived.
+
+        Return the address's name. `number` is the basic block that the barrier ends.
+        """
         return self.states.place(f"turn of {number}", "", "i64")
 
     # ── resuming ──
@@ -599,7 +623,7 @@ class Waiting:
         text.do(f"ret i64 {Ending.STUCK:d}")
 
     def _any_of(self, masks: list[str]) -> X:
-        """Return the truth that any of these masks has lanes."""
+        """Return the truth that any mask has lanes; `masks` has the names of the masks' memory."""
         b, text = self.b, self.text
         lanes = none = constant(b.mask_type, 0)
         for place in masks:
@@ -615,7 +639,10 @@ class Waiting:
         return live
 
     def _mask_at(self, key: int) -> str:
-        """Return the saved place of a mask."""
+        """Write code for the address where a mask is saved; return the address's name.
+
+        `key` is the mask's key in the scaffold's `masks`; 0 is for the lanes that have not left.
+        """
         return self.states.place(f"mask of {key}", "", self.b.mask_type)
 
     def resumes(self) -> None:
@@ -633,7 +660,10 @@ class Waiting:
             self._resume_divergent()
 
     def _resume(self, number: int, instr: Instruction) -> None:
-        """Write the place where a vector comes to its barrier again."""
+        """Write the code where a vector resumes at the barrier that ends basic block `number`.
+
+        The vector goes on if the barrier is complete, and else waits again. `instr` is the barrier's instruction.
+        """
         b, text, scaffold = self.b, self.text, self.scaffold
         text.label(f"resume.b{number}")
         on, still = text.fresh("on"), text.fresh("still")
@@ -655,7 +685,7 @@ class Waiting:
         self._go_on(number)
 
     def _resume_divergent(self) -> None:
-        """Write the place where a vector resumes whose lanes wait in several places."""
+        """Write the code where a vector resumes whose lanes wait at several barriers or loops."""
         b, text, scaffold = self.b, self.text, self.scaffold
         text.label("resume.divergent")
         self.states.load(self._live_over_divergent())
@@ -681,7 +711,10 @@ class Waiting:
         text.jump(scaffold.chain(0))
 
     def _reduced(self, number: int, mask: X | None) -> None:
-        """Write the result of a barrier that reduces predicates, for the lanes that it releases."""
+        """Write the result of a barrier that reduces predicates, for the lanes of a mask; nothing for other barriers.
+
+        `number` is the basic block that the barrier ends.
+        """
         b, text, instr = self.b, self.text, self.analysis.last_of(number)
         if "red" not in instr.modifiers:
             return
@@ -696,7 +729,7 @@ class Waiting:
             b.write(target, "pred", Value(UNIFORM, text.compare("ne", true, 0)))
 
     def _go_on(self, number: int) -> None:
-        """Continue a vector behind the barrier that ends a block."""
+        """Write code that continues a vector behind the barrier that ends basic block `number`."""
         text, scaffold, flow = self.text, self.scaffold, self.flow
         (after,) = flow.blocks[number].successors
         if after == flow.end:

@@ -46,7 +46,7 @@ process.in_child(_pool.cache_clear)  # it has none of the threads
 
 
 def submit(work: Callable[[int], None], core: int) -> Future[None]:
-    """Submit work to the pool; a thread begun for it gets a large stack."""
+    """Submit ``work(core)`` to the thread pool; a thread begun for it gets a large stack."""
     former = threading.stack_size(_STACK)
     try:
         return _pool().submit(work, core)
@@ -58,7 +58,10 @@ def submit(work: Callable[[int], None], core: int) -> Future[None]:
 
 
 def error_of(code: int, launch: Launch, compiled: Compiled, words: Any) -> EmulationError:
-    """Return the error for which code stopped, as the NumPy interpreter raises it."""
+    """Return the error for which code stopped, as the NumPy interpreter raises it.
+
+    `code` is the `Ending` that the code returned, and `words` the words that it shares with the launch.
+    """
     if code == Ending.STUCK:
         return EmulationError(
             f"{launch.title}: deadlock: threads wait for other lanes of their warp, which wait elsewhere"
@@ -84,7 +87,10 @@ def error_of(code: int, launch: Launch, compiled: Compiled, words: Any) -> Emula
 
 
 def _stalled(launch: Launch, compiled: Compiled, words: Any) -> EmulationError:
-    """Return the error for vectors that wait at barriers to which others do not come."""
+    """Return the error for a block whose vectors wait at barriers to which others do not come.
+
+    `words` are the words that the code shares with the launch.
+    """
     facts, width = compiled.facts, compiled.layout.width
     threads, waiting, waits = launch.geometry.threads, 0, dict(facts.barriers)
     first: tuple[int, int | None] | None = None
@@ -254,7 +260,10 @@ class Session:
         return steps + self.ticks * _PERIOD
 
     def _waiting(self, frame: Frame, blocks: int) -> tuple[int, Frame]:
-        """Run blocks of which some wait for later ones, each in memory of its own."""
+        """Run the launch from the block at which `frame` went idle, to block `blocks` - 1.
+
+        Waiting blocks have frames of their own. Return 0, or the `Ending` of a failed block, and its frame.
+        """
         run, idle, spare = self.compiled.code.run, [frame], list[Frame]()
         following = frame.words[Slot.AT_BLOCK] + 1
         while idle or following < blocks:
@@ -287,7 +296,7 @@ class Session:
         self.failure, self.stops = raised.exc_value, True
 
     def _frame(self, core: int) -> Frame:
-        """Return the frame of a core's code, kept for the next launch with the same geometry."""
+        """Return the frame of a core's code, ready for this launch; it is kept for launches with the same geometry."""
         launch, geometry = self.launch, self.launch.geometry
         key = (geometry.grid, geometry.block, geometry.shared_bytes, geometry.cooperative, core)
         with self._lock:
@@ -303,7 +312,11 @@ class Session:
         return frame
 
     def reach(self, words: int, address: int, size: int, use: int) -> int:
-        """Find memory outside the table by pointers; return 1 if it is in the table now, 2 for the heap, 0 for none."""
+        """Find memory that the code's table of allocations does not have, for an access; called by the code.
+
+        `words` is the address of the words that the code shares with the launch, and `use` is 0 for a read. Return 1 if
+        the memory is in the table now, 2 for the heap, 0 for an invalid address.
+        """
         try:
             with self._lock:
                 frame = self._frames[words]
@@ -322,7 +335,12 @@ class Session:
             return 0
 
     def call(self, words: int, site: int, first: int, block: int, mask: int, values: int) -> int:
-        """Call a system function or the interpreter for lanes of a mask, with their values; return 0 for success."""
+        """Call a system function or the interpreter for lanes; called by the code.
+
+        `words` is the address of the words that the code shares with the launch. `site` is the number of the site, and
+        `first` the vector's first thread. The bits of `mask` are the lanes, and `values` is the address of their
+        values. Return 0 for success, 1 for an error, which `failure` keeps.
+        """
         try:
             with self._lock:
                 return self._called(self._frames[words], site, first, block, mask, values)
@@ -331,7 +349,13 @@ class Session:
             return 1
 
     def _called(self, frame: Frame, site: int, first: int, block: int, mask: int, values: int) -> int:
-        """Run the callback of an instruction for the lanes of a mask."""
+        """Run a system function or the interpreter for the lanes of a mask, as `call` does, and return 0.
+
+        Raises
+        ------
+        EmulationError
+            If the instruction fails.
+        """
         instr, function = self.compiled.source.instruction(self.compiled.facts.sites[site].number)
         width = self.compiled.layout.width
         lanes = np.array([lane for lane in range(width) if mask >> lane & 1], np.int64)
@@ -347,7 +371,10 @@ class Session:
         return 0
 
     def _system(self, instr: Instruction, machine: _Lanes, first: int, lanes: np.ndarray, values: int) -> None:
-        """Call a system function with the lanes' arguments."""
+        """Call a system function with the lanes' arguments, and store its results in their place.
+
+        `first` is the vector's first thread, and `values` the address of the arguments.
+        """
         count = len(instr.operands) - 1
         table = self._table(values, max(1, count))
         arguments = [table[number, lanes].copy()[:, None].view(np.uint8) for number in range(count)]
@@ -356,7 +383,10 @@ class Session:
             table[0, lanes] = answer
 
     def _step(self, instr: Instruction, machine: _Lanes, first: int, lanes: np.ndarray, values: int) -> None:
-        """Run an instruction on the NumPy interpreter, with the registers of these lanes."""
+        """Run an instruction on the NumPy interpreter for some lanes, and store its results in their rows.
+
+        `first` is the vector's first thread, and `values` the address of the rows of registers.
+        """
         context = self.compiled.source.context
         read, written = registers_of(instr, context.function.registers)
         table, index = self._table(values, len(read) + len(written)), first + lanes
@@ -375,13 +405,13 @@ class Session:
             table[row, lanes] = registers.registers[context.numbers[name]][index]
 
     def _table(self, values: int, rows: int) -> np.ndarray:
-        """Return a view of the values that lanes hand over and get back: rows of eight bytes a lane."""
+        """Return a view of the lanes' values at the address `values`: `rows` rows, with eight bytes for each lane."""
         width = self.compiled.layout.width
         table = (ctypes.c_uint64 * (width * rows)).from_address(values)
         return np.ctypeslib.as_array(table).reshape(rows, width)
 
     def _show(self, frame: Frame, block: int) -> None:
-        """Give `Memory` the shared and local memory of the current block."""
+        """Set the parameters, shared and local memory of thread block `block` in `Memory`, from a frame."""
         words, memory = frame.words, self.memory
         threads = self.launch.geometry.threads
         memory.set_parameters(self.launch.parameters)

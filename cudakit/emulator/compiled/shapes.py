@@ -46,7 +46,7 @@ Shape: TypeAlias = str | Affine | None
 
 
 def join(a: Shape, b: Shape) -> Shape:
-    """Return the shape of a register that is written in two places."""
+    """Return the shape of a register that one instruction writes with shape `a` and another with shape `b`."""
     if a is None or a == b:
         return b
     if b is None:
@@ -65,7 +65,7 @@ def join(a: Shape, b: Shape) -> Shape:
 
 
 def resized(shape: Shape, has: int, bits: int, signed: bool) -> Shape:
-    """Return the shape of a register of `has` bits that is read with `bits` bits."""
+    """Return the shape of a register of `has` bits that is read with `bits` bits, extended by the sign if `signed`."""
     if not isinstance(shape, Affine) or has == bits:
         return shape
     if bits > has:
@@ -203,7 +203,10 @@ class Shapes:
                 self.divergent |= flow.until([number], flow.end)
 
     def _escapes(self, name: str, block: int) -> bool:
-        """Return whether a register written in a loop is read behind the loop, or in its next turn."""
+        """Return whether a register that `block` writes in a loop is read behind the loop, or in its next turn.
+
+        False if the block is in no loop.
+        """
         loops = self.flow.blocks[block].loops
         if not loops:
             return False

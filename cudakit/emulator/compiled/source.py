@@ -61,7 +61,15 @@ class Inlined:
         self._put(entry, "", {}, (entry.name,))
 
     def _put(self, function: Function, prefix: str, names: dict[str, str], path: tuple[str, ...]) -> None:
-        """Append a function's code; `names` has the names of its parameters and results in the kernel."""
+        """Append a function's code to the kernel, with `prefix` before its names; empty for the kernel itself.
+
+        `names` has the variables that stand for its parameters and results, and `path` the functions around the call.
+
+        Raises
+        ------
+        Refusal
+            If the kernel becomes too long.
+        """
         into = self.function
         if prefix:
             into.registers |= {prefix + name: type_name for name, type_name in function.registers.items()}
@@ -104,7 +112,7 @@ class Inlined:
             self.origins[id(instr)] = function
 
     def _call(self, instr: Instruction, path: tuple[str, ...]) -> None:
-        """Inline a call, or append a call of a system function."""
+        """Inline a call, or append a call of a system function; `path` has the names of the functions around it."""
         operands = list(instr.operands)
         results: tuple[str, ...] = ()
         if isinstance(operands[0], Group) and operands[0].notation == "arguments":
@@ -148,12 +156,18 @@ class Inlined:
 
 
 def _register(variable: str, offset: int) -> str:
-    """Return the name of the register that stands for a part of a call's variable."""
+    """Return the name of the register that stands for a part of a variable, `offset` bytes behind its begin.
+
+    The variable passes arguments or results of a call.
+    """
     return f"{variable}+{offset}"
 
 
 def _is_variable(instr: Instruction, parameters: set[str]) -> bool:
-    """Return whether an instruction moves a value to or from a call's variable."""
+    """Return whether an instruction loads or stores a variable that passes arguments or results of a call.
+
+    `parameters` has the names of the kernel's own parameters, which do not count.
+    """
     if not touches(instr) or space_of(instr) != "param":
         return False
     place = instr.operands[facts_of(instr).memory[0].address]
@@ -161,7 +175,10 @@ def _is_variable(instr: Instruction, parameters: set[str]) -> bool:
 
 
 def _moves(instr: Instruction, into: Function) -> list[Instruction]:
-    """Return moves between registers that replace a load or store of a call's variable."""
+    """Return the moves between registers that replace a load or store of a variable that passes call arguments.
+
+    Registers that stand for parts of the variable are added to the kernel `into`.
+    """
     is_store = result_of(instr) is None
     place, value = instr.operands if is_store else instr.operands[::-1]
     assert isinstance(place, Address)
@@ -228,8 +245,9 @@ def _mapped(operand: Operand, renamed: Callable[[Register | Symbol], Register | 
 
 
 def split_registers(function: Function, origins: dict[int, Function]) -> None:
-    """Give a register of its own to each value that one instruction writes, if its readers read no other value.
+    """Split registers that several instructions write: each written value gets a register of its own where possible.
 
+    Reads of only this value use the new register. If other reads exist, the value is also copied to the old register.
     The renamed instructions keep their entries in `origins`.
     """
     written: dict[str, list[int]] = defaultdict(list)
@@ -265,7 +283,10 @@ def split_registers(function: Function, origins: dict[int, Function]) -> None:
 
 
 def _reached(function: Function, several: dict[str, list[int]]) -> dict[str, dict[int, set[int]]]:
-    """Return, by register and reading instruction, the instructions that may have written the value; -1: none has."""
+    """Return, by register and reading instruction, the instructions that may have written the value; -1: none has.
+
+    Instructions are indices in the code. `several` has the writing instructions of each register to look at.
+    """
     flow = Flow(function)
     bit = {(name, number): 1 << at for at, (name, number) in enumerate(
         (name, number) for name, numbers in several.items() for number in (-1, *numbers))}  # fmt: skip
@@ -308,7 +329,11 @@ def _reached(function: Function, several: dict[str, list[int]]) -> dict[str, dic
 def _rewrite(
     function: Function, origins: dict[int, Function], names: dict[tuple[int, str], str], copied: dict[int, list[str]]
 ) -> None:
-    """Rename registers in the code, and insert copies to registers that keep their old name."""
+    """Rename registers in the code, and insert copies to registers that keep their old name.
+
+    `names` has new names, by register and an instruction's index n: n for what it reads, -1 - n for what it writes.
+    `copied` has, by index, the registers to copy to behind the instruction.
+    """
     code, moved = list[Instruction](), list[int]()
     for number, instr in enumerate(function.code):
         moved.append(len(code))
@@ -329,7 +354,10 @@ def _rewrite(
 
 
 def _renamed(instr: Instruction, number: int, names: dict[tuple[int, str], str]) -> Instruction:
-    """Return an instruction with the registers renamed that it reads and writes."""
+    """Return the instruction at index `number` with its registers renamed by `names`, as in `_rewrite`.
+
+    The same object is returned if no name changes.
+    """
 
     def name(use: int, operand: Register | Symbol) -> Register | Symbol:
         renamed = names.get((use, operand.name))

@@ -269,12 +269,12 @@ _STRONG = frozenset({"relaxed", "acquire", "release", "acq_rel", "volatile", "mm
 
 @lru_cache(4096)
 def _facts(opcode: str, modifiers: tuple[str, ...]) -> Facts:
-    """Return the row with most modifiers, all of them an instruction's."""
+    """Return the row whose name has the opcode and the most modifiers, all of them in `modifiers`; else `UNKNOWN`."""
     return next((facts for form, facts in _FORMS.get(opcode, ()) if form.issubset(modifiers)), UNKNOWN)
 
 
 def facts_of(instruction: Instruction) -> Facts:
-    """Return the facts of an instruction: the row whose name has most of its modifiers."""
+    """Return the facts of an instruction: the row whose name has most of its modifiers; `UNKNOWN` without a row."""
     return _facts(instruction.opcode, instruction.modifiers)
 
 
@@ -302,7 +302,7 @@ def sources(instruction: Instruction) -> list[str]:
 
 
 def touches(instruction: Instruction) -> bool:
-    """Return whether each lane accesses memory by itself, synchronously, at an address in an operand."""
+    """Return whether an instruction accesses memory lane by lane, synchronously, at an address in an operand."""
     facts = facts_of(instruction)
     return facts.does == "accesses" and facts.warp == "" and facts.memory[0].address >= 0
 
@@ -321,11 +321,14 @@ def is_strong(instruction: Instruction) -> bool:
 
 
 def is_widely_strong(instruction: Instruction) -> bool:
-    """Return whether an access is strong towards other kernels: its scope is wider than a block or cluster."""
+    """Return whether an access is strong towards other kernels too: its scope is wider than a block or cluster."""
     return is_strong(instruction) and {"cta", "cluster"}.isdisjoint(instruction.modifiers)
 
 
 def polls(instruction: Instruction) -> bool:
-    """Return whether a loop may wait by an instruction for other threads."""
+    """Return whether a loop may use an instruction to wait for other threads.
+
+    True for a strong access with a result, and for rows with `polls`, such as ``nanosleep``.
+    """
     facts = facts_of(instruction)
     return facts.polls or (facts.does == "accesses" and facts.result != () and is_strong(instruction))

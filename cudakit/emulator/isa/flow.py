@@ -41,7 +41,10 @@ def is_collective(instr: Instruction) -> bool:
 
 
 def member_mask(instr: Instruction) -> Operand:
-    """Return the member mask of a warp collective with ``.sync``."""
+    """Return the operand with the member mask of a warp collective with ``.sync``.
+
+    If the collective takes all lanes, the operand is the constant 0xffffffff.
+    """
     return Immediate(0xFFFF_FFFF) if facts_of(instr).warp == "all" else instr.operands[-1]
 
 
@@ -64,16 +67,20 @@ class Flow:
         Basic blocks in the order of the text.
     end : int
         Block number that stands for leaving the function.
+    loops : dict of int to set of int
+        Block numbers of each loop, by the number of its header.
     order : list of int
         Reachable blocks, in an order in which forward edges go forward and a loop's blocks stand together, its header
         first.
-    post : list of int
-        Immediate post-dominator of each block.
+    place : dict of int to int
+        Index in `order` of each block, by block number.
+    post : dict of int to int
+        Immediate post-dominator of each reachable block, by block number.
 
     Raises
     ------
     Refusal
-        If a loop has several entries.
+        If a loop has several entries, or a branch by a table has a guard.
     """
 
     code: list[Instruction]
@@ -116,7 +123,11 @@ class Flow:
         return body
 
     def _laid_out(self, entry: int, depth: int) -> list[int]:
-        """Return the order of a loop's blocks, or of all blocks; each inner loop counts as one unit."""
+        """Return the block numbers of a loop in order, or of all reachable blocks if `depth` is 0.
+
+        `entry` is the loop's header. `depth` is the number of loops around its blocks, with the loop itself.
+        The blocks of an inner loop stay together.
+        """
 
         def unit(number: int) -> int:
             loops = self.blocks[number].loops
@@ -160,7 +171,10 @@ class Flow:
         return _dominators(self.end, backward, lambda n: before.get(n, ()))
 
     def until(self, starts: Iterable[int], stop: int) -> set[int]:
-        """Return the blocks that can be reached from `starts` without passing the block `stop`."""
+        """Return the blocks that can be reached from `starts` without passing the block `stop`.
+
+        The result has the blocks of `starts`, but neither `stop` nor `end`.
+        """
         reached: set[int] = set()
         open_ = [start for start in starts if start not in (stop, self.end)]
         while open_:
@@ -226,7 +240,10 @@ def _postorder(entry: int, after: Callable[[int], Iterable[int]]) -> list[int]:
 
 
 def _dominators(entry: int, order: list[int], predecessors: Callable[[int], Iterable[int]]) -> dict[int, int]:
-    """Compute immediate dominators (Cooper, Harvey and Kennedy 2001) of blocks in reverse postorder."""
+    """Return the immediate dominator of each block (Cooper, Harvey and Kennedy 2001); the entry's is the entry itself.
+
+    `order` has the reachable blocks in reverse postorder.
+    """
     place = {number: at for at, number in enumerate(order)}
     dominators = {entry: entry}
 
@@ -284,7 +301,11 @@ def polling(flow: Flow) -> set[int]:
 
 
 def _asks_others(instr: Instruction, read: set[str]) -> bool:
-    """Return whether an instruction reads memory that others write; `loaded` are registers that the loop loads."""
+    """Return whether an instruction of a loop reads memory that other threads may write.
+
+    `read` has the registers that the loop loads from memory, or computes from these. A ``cas`` that expects one of them
+    does not count, nor do ``add``, ``inc`` and ``dec``.
+    """
     if not polls(instr) or not _OWN.isdisjoint(instr.modifiers):
         return False
     if "cas" in instr.modifiers:
@@ -309,7 +330,10 @@ def _derived_from(inside: list[Instruction], names: set[str]) -> set[str]:
 
 
 def _leaves_by(flow: Flow, body: set[int], inside: list[Instruction], names: set[str]) -> bool:
-    """Return whether registers, or values computed from them in the loop, decide whether the loop is left."""
+    """Return whether the registers `names`, or values computed from them in the loop, decide whether the loop is left.
+
+    `body` has the loop's block numbers, and `inside` its instructions.
+    """
     derived = _derived_from(inside, names)
     for number in body:
         block = flow.blocks[number]

@@ -22,12 +22,15 @@ Number: TypeAlias = "Word | int"
 
 
 def _with(name: str, type_name: str = "") -> Callable[[Word, Number], Word]:
-    """Make the method for an operation with another word, or a constant, of the same type."""
+    """Return the `Word` method for the operation `name` with another word or an integer.
+
+    An integer is a constant of the same type. `type_name` is the type of the result; empty for the word's own.
+    """
     return lambda word, other: word.do(name, type_name or word.type_name, word.of(other))
 
 
 def _alone(name: str) -> Callable[[Word], Word]:
-    """Make the method for an operation on a word alone."""
+    """Return the `Word` method for the operation `name` without other operands; the result has the word's type."""
     return lambda word: word.do(name, word.type_name)
 
 
@@ -70,7 +73,7 @@ class Word(ABC):
 
     @abstractmethod
     def constant(self, value: int, type_name: str) -> Word:
-        """Return a constant from its bits."""
+        """Return a word of type `type_name` that is the same in all lanes; `value` has its bits."""
 
     @property
     @abstractmethod
@@ -98,7 +101,7 @@ class Word(ABC):
         return self if type_name == self.type_name else self.do("view", type_name)
 
     def of(self, value: Number, type_name: str = "") -> Word:
-        """Return a word as it is, or an integer as a constant of this word's type."""
+        """Return a word unchanged, or an integer's bits as a constant of `type_name`, by default this word's type."""
         return value if isinstance(value, Word) else self.constant(value, type_name or self.type_name)
 
     def constant_of(self, value: float) -> Word:
@@ -123,7 +126,10 @@ class Word(ABC):
         return self._shifted("shr", by)
 
     def _shifted(self, name: str, by: Number) -> Word:
-        """Return the word shifted by an unsigned amount, which is a word of 32 bits or of this word's type."""
+        """Return the word shifted by the operation `name`: ``shl`` or ``shr``.
+
+        `by` is an unsigned amount: an integer, or a word of 32 bits or of this word's type.
+        """
         by = self.of(by, self.type_name)
         if by.constant_value is None or by.constant_value < self.bits:
             return self.do(name, self.type_name, by)
@@ -139,7 +145,10 @@ class Word(ABC):
     __lt__, __le__, __gt__, __ge__ = (_with(name, "pred") for name in ("lt", "le", "gt", "ge"))
 
     def test(self, name: str, other: Number) -> Word:
-        """Return the truth of a comparison, by its name; with a NaN all comparisons but ``ne`` are false."""
+        """Return the truth of the comparison `name`, such as ``lt``, in each lane.
+
+        With a NaN all comparisons but ``ne`` are false.
+        """
         return self.do(name, "pred", self.of(other))
 
     def choose(self, first: Number, second: Number, type_name: str = "") -> Word:
@@ -279,7 +288,20 @@ _MOST_PARTS: Final = 4
 
 
 def means(*opcodes: str, sources: str, families: str = "integer", nans: str = "") -> Callable[[Function], Function]:
-    """Return a decorator that enters a meaning into the table; `nans` is ``takes`` or ``gives``, as in `Meaning`."""
+    """Return a decorator that enters a function into `MEANINGS` as the meaning of opcodes.
+
+    Parameters
+    ----------
+    opcodes : str
+        Opcodes, with modifiers for a form of its own.
+    sources : str
+        Types of the operands after the first, separated by spaces, as in `Meaning.sources`.
+    families : str
+        Families of types that the meaning is for, separated by spaces: ``integer``, ``float``, ``half``.
+    nans : str
+        ``takes`` if results do not depend on the payload of a source's NaN; ``gives`` if a float32 NaN result is
+        canonical too.
+    """
 
     def enter(function: Function) -> Function:
         meaning = Meaning(function, tuple(sources.split()), bool(nans), nans == "gives")
@@ -291,7 +313,10 @@ def means(*opcodes: str, sources: str, families: str = "integer", nans: str = ""
 
 @cache
 def _entry(opcode: str, modifiers: tuple[str, ...], parts: tuple[str, ...]) -> tuple[Meaning, Form] | None:
-    """Return the meaning of the longest matching opcode, and the form, or None; equal instructions share a form."""
+    """Return the meaning of the longest opcode that fits, with the instruction's form; None if there is no meaning.
+
+    `parts` has the selector of each operand, as in `Form.parts`. Instructions with equal arguments share one form.
+    """
     form = Form(opcode, modifiers, parts)
     if not form.types:
         return None
@@ -315,7 +340,8 @@ class Bound(NamedTuple):
 def bound(instruction: Instruction, carry: Operand) -> Bound | None:
     """Return an instruction's operands with its meaning; None for an instruction without a meaning.
 
-    The operand `carry` stands for the carry flag.
+    The operand `carry` stands for the carry flag: it is a source if the meaning reads the flag, and a target with
+    ``.cc``.
     """
     selected = [_selected(operand) for operand in instruction.operands]
     entry = _entry(instruction.opcode, instruction.modifiers, tuple(part for _, part in selected))
@@ -331,7 +357,7 @@ def bound(instruction: Instruction, carry: Operand) -> Bound | None:
 
 
 def results_of(results: Any, count: int) -> list[Any]:
-    """Return the first `count` results of a meaning as a list."""
+    """Return the first `count` results of a meaning as a list; a single word is a list of one."""
     return [results] if isinstance(results, Word) else list(islice(results, count))
 
 

@@ -51,7 +51,7 @@ _SPACES = (".global", ".const", ".shared", ".local", ".param", ".tex", ".reg")
 def variable(tokens: Tokens, extern: bool = False, suffix: str = "") -> Variable:
     """Read a variable's declaration, from its state space up to the ``;``, which is not read.
 
-    `suffix` makes the variable's name unique.
+    `suffix` is appended to the variable's name, to make it unique. `extern` goes into the record.
     """
     if tokens.token not in _SPACES or tokens.token == ".reg":
         raise tokens.error(f"expected a state space, found {tokens.token or 'the end of the text'!r}")
@@ -104,7 +104,7 @@ _NUMBERS = re.compile(r"(?:0|[1-9][0-9]{0,18})(?:\s*+,\s*+(?:0|[1-9][0-9]{0,18})
 def attribute(tokens: Tokens) -> None:
     """Skip the brackets after ``.attribute``: ``(.managed)``, ``(.unified(1, 2))``.
 
-    Host memory, where the emulator has variables, is both.
+    The attributes have no effect: host memory, where the emulator has variables, is managed and unified.
     """
     tokens.take("(")
     depth = 1
@@ -114,7 +114,7 @@ def attribute(tokens: Tokens) -> None:
 
 
 def _extents(tokens: Tokens) -> list[int]:
-    """Read the extents of an array in brackets; an open first extent is 0."""
+    """Read an array's extents, each in brackets; an open first extent is 0. Return an empty list for no array."""
     extents: list[int] = []
     while tokens.skip("["):
         if tokens.token == "]" and not extents:
@@ -126,9 +126,9 @@ def _extents(tokens: Tokens) -> list[int]:
 
 
 def _values(tokens: Tokens, type_name: str, extents: list[int], offset: int) -> Iterator[tuple[int, bytes | Pointer]]:
-    """Yield (offset in bytes, value) of an initialiser's elements; a row of numbers is one value.
+    """Yield (offset in bytes, value) of an initialiser's elements; numbers at a row's begin may come as one value.
 
-    Rows in braces begin as in C.
+    `extents` has the extents of the array that is read here, which begins at `offset`. Rows in braces begin as in C.
     """
     width = TYPE_BYTES[type_name]
     if tokens.token != "{":
@@ -226,12 +226,12 @@ _MOST_REGISTERS = 1_000_000
 
 
 class Sources:
-    """Source lines by ``.loc``: the file of each number, and the line where a line was inlined.
+    """Source lines by ``.loc`` directives, with the lines where they were inlined.
 
     Parameters
     ----------
-    files : dict
-        File names by number.
+    files : dict of int to str
+        File names by the numbers that ``.loc`` uses.
     """
 
     def __init__(self, files: dict[int, str]) -> None:
@@ -239,7 +239,10 @@ class Sources:
         self.places: dict[tuple[str, str, str], Source] = {}
 
     def at(self, match: re.Match[str]) -> Source | None:
-        """Return the source line that a ``.loc`` names; None for line 0, which no source has."""
+        """Return the source line of a ``.loc``, from its `match`; None for line 0, which no source has.
+
+        The line is remembered, so that later lines can be inlined at it.
+        """
         number, line, column, *inlined_at = match.groups()
         caller = None
         if inlined_at[0] is not None:
@@ -253,7 +256,7 @@ class Sources:
         return place
 
     def file(self, number: str) -> str:
-        """Return the name of a file by its number."""
+        """Return the name of a file by its number; ``?`` if it is unknown."""
         return self.files.get(int(number), "?")
 
 
@@ -296,7 +299,7 @@ class Body:
         self.parts: dict[str, tuple[str, tuple[str, ...]]] = {}
 
     def read(self) -> int:
-        """Read the body; return the position in the text where it ends."""
+        """Read the body into the function; return the position in the text behind the closing brace."""
         end = self.scan()
         for name, targets, scope in self.tables:
             self.function.branch_targets[name] = tuple(self.target(target, scope) for target in targets)
@@ -314,7 +317,7 @@ class Body:
     # ── statements ──
 
     def scan(self) -> int:
-        """Read declarations and labels, and collect the instructions; return the position where the body ends."""
+        """Read declarations and labels, and collect the instructions; return the position behind the closing brace."""
         tokens = self.tokens
         text, position = tokens.text, tokens.end
         line, counted = tokens.line, tokens.start
@@ -363,7 +366,10 @@ class Body:
         return self.tokens.error(f"the statement that begins with {shortened(token)} is no PTX, or does not end")
 
     def label(self, name: str, scope: Scope, start: int) -> str:
-        """Enter a label in its scope, at the next instruction; return its unique name."""
+        """Enter a label in its scope, at the next instruction; return its unique name.
+
+        `start` is the label's position in the text, for the error if the name is invalid or in use.
+        """
         if not is_name(name) or name in scope.names:
             self.tokens.jump(start)
             raise self.tokens.error(
@@ -428,10 +434,10 @@ class Body:
                 return
 
     def declare(self, name: str, type_name: str, length: int, scope: Scope) -> None:
-        """Declare a register, or a vector of 2 or 4 registers, in a scope.
+        """Declare a register in a scope, or with `length` 2 or 4 a vector of registers.
 
-        `length` is the number of elements: 1 for a single register. The elements of a vector are registers ``name.x``
-        to ``name.w``, also found as ``name.r`` to ``name.a``. `name` itself then means the group of all elements.
+        The elements of a vector are registers ``name.x``, ``name.y``, …, also called ``name.r``, ``name.g``, … The name
+        of the vector means the group of them.
         """
         if length == 1:
             unique = name + scope.suffix

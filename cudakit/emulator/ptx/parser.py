@@ -32,7 +32,10 @@ _DECLARED = re.compile(
 
 
 def modules_in(text: str) -> Iterator[tuple[str, int]]:
-    """Yield each module in `text`, with the line where it begins; `text` has no comments."""
+    """Yield the text of each module in `text`, with the number of the line where it begins; `text` has no comments.
+
+    A private name of a module is renamed if another module has it too.
+    """
     starts = [match.start() for match in _MODULE.finditer(text)]
     if len(starts) < 2:
         yield text, 1
@@ -55,7 +58,7 @@ def modules_in(text: str) -> Iterator[tuple[str, int]]:
 
 
 def _names(text: str) -> tuple[set[str], set[str]]:
-    """Return a module's private names, and its names that other modules see."""
+    """Return the names of a module's functions and variables: private names, and names that other modules see."""
     own, shared = set[str](), set[str]()
     for match in _DECLARED.finditer(text):
         (shared if match["linking"] else own).add(match["function"] or match["variable"])
@@ -69,7 +72,10 @@ _FILE = re.compile(r'\.file\s+([0-9]{1,9})\s+"((?:\\.|[^"\\])*)"')
 
 
 def _shown(name: str) -> str:
-    """Return a file's name for messages: without the folder that the compiler gives to source without a file."""
+    """Return a file's name for messages: a name in angle brackets without its folder, other names unchanged.
+
+    The compiler gives a folder to source that has no file.
+    """
     _, slash, last = name.rpartition("/<")
     return f"<{last}" if slash else name
 
@@ -172,7 +178,7 @@ class _Module:
         tokens.jump(end + 1)
 
     def alias(self) -> None:
-        """Read ``.alias``: another name of a function."""
+        """Read ``.alias``: another name of a function, which must be defined before."""
         tokens = self.tokens
         tokens.take()
         name = tokens.name()

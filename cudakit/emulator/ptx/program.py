@@ -102,7 +102,10 @@ class Source(NamedTuple):
         return next(source for source in chain if source.file == chain[-1].file)
 
     def shown(self, placed: Callable[[str, int], str]) -> str:
-        """Return the line as text for a message; `placed` maps the compiler's file and line to the user's."""
+        """Return the line as text for a message, with the outermost line where it was inlined.
+
+        `placed` returns the text for a file and line of the compiler.
+        """
         place = placed(self.file, self.line)
         # The levels between this line and the kernel's own are a library's.
         outermost = self.caller
@@ -149,9 +152,9 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """An initialiser that holds an address: the bits of the symbol's address under `mask`, in `width` bytes.
+    """An initialiser of `width` bytes that holds the address of `symbol`, or the bits of it under `mask`.
 
-    `line` is the line of the PTX.
+    The bits are shifted down by the mask's lowest bit. `line` is the number of the line in the PTX.
     """
 
     symbol: Symbol
@@ -160,7 +163,7 @@ class Pointer:
     mask: int = 2**64 - 1
 
     def to_bytes(self, address: int) -> bytes:
-        """Return the initialiser's bytes for the symbol's `address`."""
+        """Return the initialiser's bytes, lowest first; `address` is the symbol's address without its offset."""
         low = self.mask & -self.mask
         value = ((address + self.symbol.offset) & self.mask) // low
         return int.to_bytes(value & ((1 << 8 * self.width) - 1), self.width, "little")
@@ -181,7 +184,12 @@ class Variable:
 
 @dataclass(slots=True)
 class Function:
-    """A kernel (entry) or a device function."""
+    """A kernel (entry) or a device function.
+
+    `registers` has types by name, and `labels` the index in `code` of the instruction behind each label.
+    `branch_targets` has the labels of each branch table, and `directives` the numbers of each directive, such as
+    ``maxntid``.
+    """
 
     name: str
     is_entry: bool
@@ -198,7 +206,7 @@ class Function:
 
 @dataclass(slots=True)
 class Program:
-    """A PTX module, and the digest of its text."""
+    """A program of one or more PTX modules: target, variables and functions by name, and digest of the text."""
 
     target: str
     variables: dict[str, Variable]

@@ -38,7 +38,9 @@ _COMMENT = re.compile(r"""("(?:\\.|[^"\\\n])*+")|//[^\n]*|/\*.*?(?:\*/|(?P<open>
 
 
 def without_comments(text: str) -> str:
-    """Return `text` with comments blanked: every other character and line keeps its place.
+    """Return `text` with spaces in place of comments, so that everything else keeps its line and column.
+
+    Spaces and null characters at the end are dropped.
 
     Raises
     ------
@@ -77,7 +79,7 @@ class Tokens:
         self.jump(0)
 
     def jump(self, position: int) -> None:
-        """Go to the token at or after `position`."""
+        """Make the token at or after `position` the current one; raise if there is no token."""
         match = _TOKEN.match(self.text, position)
         if match is None:
             space = _SPACE.match(self.text, position)
@@ -180,7 +182,7 @@ _BINARY: dict[str, tuple[int, Callable[[int | float, int | float], int | float],
 
 
 def constant(tokens: Tokens) -> Immediate:
-    """Read a constant expression; a float literal alone keeps its bits."""
+    """Read a constant expression; a float literal alone keeps its bits and width, other floats have 64 bits."""
     if tokens.token.isdecimal() and tokens.token[0] != "0" and tokens.text[tokens.end : tokens.end + 1] in ",;]}":
         # Most constants are a number alone.
         return Immediate(literal(tokens))
@@ -312,7 +314,11 @@ _PART = re.compile("b[0-7]{1,4}|h[0-3]{1,2}")
 
 @dataclass(slots=True)
 class Scope:
-    """Names declared between two braces, and operands that were read with these names."""
+    """Names declared between two braces, and operands that were read with these names.
+
+    `names` has the operand of each name, and `operands` an operand by its text. `suffix` makes the names unique in the
+    function. `outer` is the scope around this one, or None.
+    """
 
     outer: Scope | None
     suffix: str
@@ -320,7 +326,7 @@ class Scope:
     operands: dict[str, Operand] = field(default_factory=dict)
 
     def find(self, name: str) -> Operand | None:
-        """Return the operand that a name means in this scope or an outer one, or None."""
+        """Return the operand declared by a name in this scope or the nearest outer one, or None."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.names:
@@ -456,7 +462,7 @@ def _address(tokens: Tokens, scope: Scope) -> Address:
 
 
 def offset_behind(tokens: Tokens) -> int:
-    """Read ``+ constant`` behind a name; return its value, or 0 if there is none."""
+    """Read ``+ constant`` or ``- constant`` behind a name; return its value with the sign, or 0 if there is none."""
     value = constant(tokens) if tokens.token in ("+", "-") else Immediate(0)
     if value.float_bits:
         raise tokens.error("an offset must be a whole number")

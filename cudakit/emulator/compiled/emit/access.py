@@ -24,7 +24,10 @@ from cudakit.emulator.ptx.program import Address, Instruction, Operand, Register
 
 
 def load_row(b: Builder, pointer: X, element: str, count: int, size: int) -> list[X]:
-    """Write loads of lanes that are adjacent in memory, `count` elements each; return a vector for each element."""
+    """Write loads of `count` elements for each lane, adjacent in memory; return a vector for each element of a lane.
+
+    `pointer` is the first lane's address, and `size` the bytes of an element.
+    """
     text, width = b.text, b.width
     if count == 1:
         type_ = b.vector(element)
@@ -134,8 +137,8 @@ _AT_ONCE = 4
 def _in_turns(b: Builder, pointers: X, element: str, value: X | None) -> X:
     """Write loads, or stores of `value`, lane after lane, for CPUs that cannot do them at once.
 
-    Return the loaded vector. LLVM would write out all lanes one after the other, with a branch for each under a mask:
-    long code that takes long to compile.
+    Return the loaded vector, or `value` as it is. LLVM would write out all lanes one after the other, with a branch for
+    each under a mask: long code that takes long to compile.
     """
     text = b.text
     if b.turns is None:
@@ -159,7 +162,10 @@ def _in_turns(b: Builder, pointers: X, element: str, value: X | None) -> X:
 
 
 def store_row(b: Builder, pointer: X, values: list[X], size: int) -> None:
-    """Write stores to lanes that are adjacent in memory, an element of each of `values` a lane."""
+    """Write stores of a lane's elements, one of each vector in `values`, where the lanes are adjacent in memory.
+
+    `pointer` is the first lane's address, and `size` the bytes of an element.
+    """
     text, width, count = b.text, b.width, len(values)
     if count == 1:
         if b.mask is None:
@@ -221,7 +227,10 @@ def address_of(b: Builder, operand: Operand) -> Value:
 
 @dataclass
 class Way:
-    """Pattern of a checked access: one address (uniform), adjacent lanes (row), or an address a lane (scattered)."""
+    """Pattern of a checked access: one address (uniform), adjacent lanes (row), or an address a lane (scattered).
+
+    `x` is the address, the first lane's address, or the vector of addresses.
+    """
 
     pattern: str
     x: X
@@ -260,7 +269,10 @@ class Access:
             self.range = new_range(b, (root_of(b, base), self.code, self.bytes, use))
 
     def run(self, fast: Callable[[Way], list[X]], values: list[X]) -> list[X]:
-        """Write the access: by `fast` if the check holds, else lane by lane; return the loaded values."""
+        """Write the access: by `fast` if the check holds, else lane by lane; return the loaded values.
+
+        `values` has the values to store, or nothing for a load. The result of a store is empty.
+        """
         b, text = self.b, self.b.text
         if self.space == "local":
             return self._local(fast)
@@ -441,7 +453,11 @@ def by_turns(b: Builder, done_label: str) -> Iterator[X]:
 
 
 def next_lane(b: Builder, done_label: str) -> tuple[str, X]:
-    """Begin a loop over the lanes of the mask; return the label that continues the loop, and the current lane."""
+    """Begin a loop over the lanes of the mask; return the label that continues the loop, and the current lane's number.
+
+    The caller writes the code for a lane and the jump to this label. After the last lane the loop jumps to
+    `done_label`.
+    """
     text, left = b.text, b.alloca("i64", "left")
     text.store(b.lane_bits(), left)
     loop, body = text.fresh("lane"), text.fresh("body")
@@ -456,7 +472,7 @@ def next_lane(b: Builder, done_label: str) -> tuple[str, X]:
 
 
 def new_range(b: Builder, key: tuple[object, ...]) -> str:
-    """Return the name of memory for the range that addresses were last checked against, by a key.
+    """Return the name of stack memory for the range that addresses were last checked against; equal keys share memory.
 
     The range has four words: low, span, shift and flags.
     """
@@ -467,18 +483,21 @@ def new_range(b: Builder, key: tuple[object, ...]) -> str:
 
 
 def held_range(b: Builder, place: str, number: int) -> X:
-    """Return word `number` of the range in the memory `place`."""
+    """Return word `number` of a range, whose memory has the name `place`: 0 low, 1 span, 2 shift, 3 flags."""
     return b.text.load("i64", b.text.at(place, number, "i64"))
 
 
 def remember(b: Builder, place: str) -> None:
-    """Write code that stores the range a helper has returned in the memory `place`."""
+    """Write code that copies the range that a helper has left in the launch's words to the memory named `place`."""
     words = b.text.load("<4 x i64>", b.slot(Slot.LOW), ", align 8")
     b.text.store(words, place)
 
 
 def root_of(b: Builder, base: Operand | Register) -> object:
-    """Return a key for addresses of one allocation: the parameter that an address comes from, if it is visible."""
+    """Return a key that addresses share which are computed from one parameter, variable or loaded pointer.
+
+    Without a visible origin, the key is the name of the base register.
+    """
     visited = set[str]()
     open_: list[object] = [base.base if isinstance(base, Address) else base]
     while open_:
@@ -500,7 +519,7 @@ def root_of(b: Builder, base: Operand | Register) -> object:
 
 
 def mark_of(instr: Instruction, use: int) -> int:
-    """Return the mode that memory notes for an access."""
+    """Return the flag by which memory records an access: `READ` or `WRITE` as `use` says, weak or strong."""
     strong = is_widely_strong(instr)
     if use == READ:
         return memory.STRONG_READ if strong else memory.READ

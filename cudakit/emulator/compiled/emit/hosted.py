@@ -25,7 +25,10 @@ _MOST = 16
 
 
 def registers_of(instr: Instruction, declared: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """Return the registers that an instruction reads, and the registers that it writes: the rows to hand over."""
+    """Return the registers that an instruction reads, without its guard, and the registers that it writes.
+
+    Each is a row of the table that lanes hand over. `declared` has the kernel's registers.
+    """
     guard = instr.guard[0].name if instr.guard is not None else ""
     read = [name for name in dict.fromkeys(sources(instr)) if name in declared and name != guard]
     return read, targets(instr)
@@ -43,7 +46,15 @@ def hosted(instr: Instruction, b: Builder) -> None:
 
 
 def hand_over(instr: Instruction, b: Builder, more: tuple[X, ...] = ()) -> list[str]:
-    """Write code that stores the lanes' registers, and `more` values for a fast path; return the rows of `more`."""
+    """Write code that stores the registers that an instruction reads, a row of lanes each, for the interpreter.
+
+    The values `more`, for a fast path, are stored behind them; return the names of their rows' addresses.
+
+    Raises
+    ------
+    Refusal
+        If the rows are too many, or a register has more than 64 bits.
+    """
     text = b.text
     read, written = registers_of(instr, b.function.registers)
     count = len(read) + len(written)
@@ -77,7 +88,7 @@ def lane_by_lane(b: Builder, quick: Callable[[X], X]) -> None:
 
 
 def of_lane(b: Builder, row: str, lane: X) -> X:
-    """Return one lane's value in a row of handed-over values."""
+    """Return one lane's value in a row of handed-over values; `row` is the name of the row's address."""
     return b.text.load("i64", b.text.at(row, lane, "i64"))
 
 
@@ -121,7 +132,7 @@ def _shape(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
 
 
 def _is_near(instr: Instruction) -> bool:
-    """Return whether a barrier is named as one of the block's own."""
+    """Return whether an mbarrier instruction names a barrier of its own block, without ``shared::cluster``."""
     return not any(modifier == "shared::cluster" for modifier in instr.modifiers)
 
 
@@ -280,7 +291,10 @@ def _not(b: Builder, x: X) -> X:
 
 
 def _where(b: Builder, mask: X | None, condition: X, read: Callable[[], list[X]], size: int, count: int) -> list[X]:
-    """Return the values that active lanes read if a condition holds, and zeros for the other lanes."""
+    """Return the `count` vectors that `read` writes code for, for active lanes where a condition holds, else zeros.
+
+    `size` is the bytes of an element. The code runs only if some lane needs it.
+    """
     text, type_ = b.text, b.vector(f"i{8 * size}")
     b.mask = lanes = condition if mask is None else text.binary("and", mask, condition)
     do, skip = text.fresh("do"), text.fresh("skip")
@@ -297,9 +311,9 @@ def _where(b: Builder, mask: X | None, condition: X, read: Callable[[], list[X]]
 
 
 def _by_bytes(b: Builder, instr: Instruction, source: Operand, used: X, size: int, count: int) -> list[X]:
-    """Return the first bytes of a source, as many as each lane uses, and zeros behind them.
+    """Return `count` elements of `size` bytes of a source: the first `used` bytes, by lane, and zeros behind them.
 
-    The code reads lane by lane, since the case is rare.
+    The code reads byte by byte, since the case is rare.
     """
     if not isinstance(source, Address):
         raise Refusal(f"instruction {instr}")

@@ -104,7 +104,7 @@ def joined_verdict(b: Builder, opcode: str, first: Verdict | None, other: Verdic
 
 
 def _times(shape: Shape, other: object) -> Shape:
-    """Return the shape of a product of a value with an operand."""
+    """Return the shape of a product: affine if `shape` is and `other` is a small constant but 0, else varying."""
     if isinstance(shape, Affine) and isinstance(other, Immediate) and 0 < abs(_signed(other.value)) < 1 << 20:
         return Affine(shape.stride * _signed(other.value), shape.narrow)
     return VARYING
@@ -117,7 +117,7 @@ def _signed(value: int) -> int:
 
 
 def _plus(a: Shape, b: Shape, sign: int = 1) -> Shape:
-    """Return the shape of a sum."""
+    """Return the shape of a sum; with `sign` -1 of a difference."""
     if a in (None, UNIFORM) and b in (None, UNIFORM):
         return UNIFORM
     if a in (None, UNIFORM) and isinstance(b, Affine):
@@ -282,7 +282,7 @@ def _carry(b: Builder) -> Value:
 
 
 def _keep_carry(b: Builder, carry: X) -> None:
-    """Write the lanes' carry flags."""
+    """Write code that stores the lanes' carry flags; inactive lanes keep theirs."""
     flags = b.carry()
     if b.mask is not None:
         carry = b.text.select(b.mask, carry, b.text.load(carry.type, flags))
@@ -339,7 +339,10 @@ def setp(instr: Instruction, b: Builder) -> None:
 
 
 def _unless(b: Builder, verdict: Verdict, compare: Callable[[], X]) -> X:
-    """Write a comparison of all lanes, which is skipped if the verdict is known; return the result."""
+    """Write a comparison of all lanes, by `compare`, and return the result.
+
+    The code skips it where the verdict is true for all lanes or for none.
+    """
     text, type_ = b.text, b.vector("i1")
     lane_by_lane, other, joined = text.fresh("each"), text.fresh("other"), text.fresh("joined")
     before = text.here

@@ -75,7 +75,10 @@ def ld(instr: Instruction, b: Builder) -> None:
 
 
 def _by_address(b: Builder, source: Operand, size: int, count: int) -> list[X]:
-    """Load parameters at a computed address, such as an element of an array."""
+    """Write loads of `count` parameters' elements at a computed address, such as an array's; return the values.
+
+    An address beyond the parameters stops the kernel with an error.
+    """
     text, element = b.text, f"i{8 * size}"
     address = address_of(b, source)
     end = max((b.context.parameter_offsets[v.name] + v.size for v in b.function.parameters), default=0)
@@ -93,7 +96,11 @@ def _by_address(b: Builder, source: Operand, size: int, count: int) -> list[X]:
 
 
 def load(b: Builder, instr: Instruction, source: Operand, size: int, count: int, piece: int = 16) -> list[X]:
-    """Load elements of `size` bytes, each as a vector, or as one value where all lanes read the same address."""
+    """Write the load of `count` elements of `size` bytes; return a vector for each element.
+
+    If all lanes read one address, an element is one value. `piece` is the most bytes that an error reports as one
+    access.
+    """
     text, element = b.text, f"i{8 * size}"
     access = Access(b, instr, source, size, count, READ, piece)
     strong = is_strong(instr)
@@ -128,7 +135,10 @@ def st(instr: Instruction, b: Builder) -> None:
 
 
 def store(b: Builder, instr: Instruction, target: Operand, size: int, values: list[X], piece: int = 16) -> None:
-    """Store elements of `size` bytes."""
+    """Write the store of elements of `size` bytes, a value or vector for each, at each lane's address in `target`.
+
+    `piece` is the most bytes that an error reports as one access.
+    """
     text = b.text
     access = Access(b, instr, target, size, len(values), WRITE, piece)
 
@@ -293,7 +303,10 @@ def _all_lanes(
 
 
 def _changed(b: Builder, operation: str, type_name: str, old: X, values: list[X], shared: bool) -> X:
-    """Return the value that an atomic operation leaves in memory."""
+    """Return the value that an atomic operation leaves in memory, from the value `old` and a lane's operands `values`.
+
+    `shared` says that the memory is shared memory, whose floats keep subnormal values.
+    """
     text, value = b.text, values[0]
     if operation == "cas":
         return text.select(text.compare("eq", old, value), values[1], old)

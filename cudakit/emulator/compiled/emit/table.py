@@ -44,7 +44,11 @@ def uniform(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
 
 
 def emits(*opcodes: str, transfer: Transfer = by_sources, makes_nan: bool = False) -> Callable[[Emit], Emit]:
-    """Return a decorator that enters the compilation of instructions into the table; an opcode may have modifiers."""
+    """Return a decorator that enters a function into the table as the one that writes the IR of opcodes.
+
+    An opcode may have modifiers. `transfer` returns the shape of the result. With `makes_nan`, NaN of the result may be
+    made canonical later.
+    """
 
     def enter(emit: Emit) -> Emit:
         for opcode in opcodes:
@@ -68,7 +72,7 @@ def entry_of(instr: Instruction) -> Entry | None:
 
 
 def only(instr: Instruction, *allowed: str) -> None:
-    """Refuse an instruction with a modifier that is neither a type nor allowed."""
+    """Raise `Refusal` if an instruction has a modifier that is neither a type nor in `allowed`."""
     for modifier in instr.modifiers:
         if modifier not in DTYPES and modifier not in allowed:
             raise Refusal(f"instruction {instr}")
@@ -87,7 +91,7 @@ def named(name: str, x: X) -> str:
 
 
 def intrinsic(b: Builder, name: str, *arguments: X) -> X:
-    """Call an intrinsic whose result has its first argument's type."""
+    """Write the call of the intrinsic ``llvm.<name>`` for the first argument's type; return a value of this type."""
     return b.text.call(named(f"llvm.{name}", arguments[0]), arguments[0].type, *arguments)
 
 

@@ -46,7 +46,7 @@ def _barrier_operands(instr: Instruction) -> tuple[Operand, ...]:
 
 
 def begin_barriers(b: Builder) -> None:
-    """Reset all barriers."""
+    """Write code that resets the arrived threads and the completions of all barriers of a block to 0."""
     size = constant("i64", 16 * _BARRIERS)
     b.text.run("llvm.memset.p0.i64", b.slot(Slot.BARRIERS), X("i8", "0"), size, X("i1", "false"))
 
@@ -124,7 +124,10 @@ def _pair(target: Operand) -> tuple[Operand, Operand | None]:
 
 
 def _members(instr: Instruction, b: Builder, mask: Operand | None) -> X:
-    """Return the active lanes in a member mask, as bits; one mask for each lane, where the masks may differ."""
+    """Return the active lanes in a member mask, as bits; all active lanes without a mask.
+
+    The result is a vector with bits for each lane if the lanes' masks may differ.
+    """
     active = b.bits(b.all_lanes())
     if mask is None or (b.constant_value(mask) or 0) & 0xFFFF_FFFF == 0xFFFF_FFFF:
         return active
@@ -167,7 +170,7 @@ def shfl(instr: Instruction, b: Builder) -> None:
 
 
 def _takes_part(b: Builder, members: X, at: X) -> X:
-    """Return whether the lane that each lane reads from is a member."""
+    """Return, for each lane, whether lane number `at` is in the bits `members`."""
     bit = b.text.binary("and", b.text.binary("lshr", members, at), 1)
     return b.text.compare("ne", bit, 0)
 
@@ -209,7 +212,7 @@ def _places(b: Builder, mode: str, by: X, clamp: X) -> tuple[X, X]:
 
 
 def _permuted(b: Builder, value: X, at: X) -> X:
-    """Return a vector with the value of lane `at` for each lane."""
+    """Return a vector in which each lane has the 32-bit value of the lane that `at` numbers for it."""
     text = b.text
     text.store(value, b.scratch_values)
     base = X("ptr", b.scratch_values)
@@ -443,7 +446,10 @@ class _Matrix:
 
 
 def _elements(b: Builder, operand: Operand, type_name: str) -> list[X]:
-    """Return a lane's elements: float32, float64, or 32-bit integers."""
+    """Return the elements of a fragment's registers in order, a vector over the lanes each.
+
+    They are float32 for halves and tf32, float64, or 32-bit integers.
+    """
     text, elements = b.text, list[X]()
     for item in parts(operand):
         word = b.lanes(b.read(item, "b64" if type_name == "f64" else "b32"))
@@ -465,7 +471,7 @@ def _elements(b: Builder, operand: Operand, type_name: str) -> list[X]:
 
 
 def _packed(b: Builder, results: list[X], to: str) -> list[X]:
-    """Return results as registers hold them."""
+    """Return results of a matrix product as the integers that registers of the type `to` hold, two halves in one."""
     text = b.text
     if to == "s32":
         return results

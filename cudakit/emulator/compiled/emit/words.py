@@ -102,7 +102,10 @@ def _element(type_name: str) -> str:
 
 
 def _binary(whole: str, real: str = "") -> Callable[..., X]:
-    """Make an operation from an instruction for integers (``{}`` is ``s`` or ``u`` by the sign) and one for floats."""
+    """Return an operation that writes the LLVM instruction `whole` for integers, and `real` for floats.
+
+    ``{}`` in `whole` becomes ``s`` or ``u`` by the word's sign.
+    """
 
     def do(a: LaneWord, type_name: str, other: LaneWord) -> X:
         opcode = real if a.type_name in _FLOATS else whole.format("s" if a.signed else "u")
@@ -112,7 +115,10 @@ def _binary(whole: str, real: str = "") -> Callable[..., X]:
 
 
 def _named(whole: str, real: str = "") -> Callable[..., X]:
-    """Make an operation from an intrinsic."""
+    """Return an operation that calls the LLVM intrinsic `whole` for integers, and `real` for floats.
+
+    ``{}`` in `whole` becomes ``s`` or ``u`` by the word's sign.
+    """
 
     def do(a: LaneWord, type_name: str, *others: LaneWord) -> X:
         name = real if a.type_name in _FLOATS else whole.format("s" if a.signed else "u")
@@ -122,7 +128,7 @@ def _named(whole: str, real: str = "") -> Callable[..., X]:
 
 
 def _compared(test: str) -> Callable[..., X]:
-    """Make a comparison."""
+    """Return an operation that writes the comparison `test`, such as ``lt``, of integers or floats."""
 
     def do(a: LaneWord, type_name: str, other: LaneWord) -> X:
         sign = "" if test in ("eq", "ne") else "s" if a.signed else "u"
@@ -149,7 +155,7 @@ def _abs(a: LaneWord, type_name: str) -> X:
 
 
 def _shift(name: str) -> Callable[..., X]:
-    """Make a total shift."""
+    """Return an operation that writes the shift `name`, ``shl`` or ``shr``, for any amount."""
 
     def do(a: LaneWord, type_name: str, by: LaneWord) -> X:
         text = a.b.text
@@ -167,7 +173,7 @@ def _shift(name: str) -> Callable[..., X]:
 
 
 def _resized(a: LaneWord, amount: X) -> X:
-    """Return an unsigned amount with a word's width."""
+    """Return the unsigned shift amount `amount` with the width of the word `a`."""
     has = int(amount.element[1:])
     return a.b.text.cast("trunc" if has > a.bits else "zext", amount, f"i{a.bits}")
 
@@ -211,7 +217,10 @@ def _view(a: LaneWord, type_name: str) -> X:
 
 
 def _counted(name: str, *arguments: X) -> Callable[..., X]:
-    """Make an operation from an intrinsic that counts bits."""
+    """Return an operation that calls the bit-counting intrinsic ``llvm.<name>``, with `arguments` behind the word.
+
+    The operation's result has 32 bits.
+    """
 
     def do(a: LaneWord, type_name: str) -> X:
         result = a.b.text.call(named(f"llvm.{name}", a.x), a.x.type, a.x, *arguments)
@@ -228,7 +237,7 @@ def _high_product(a: LaneWord, type_name: str, other: LaneWord) -> X:
 
 
 def _divided(operation: str) -> Callable[..., X]:
-    """Make ``div`` or ``rem``."""
+    """Return an operation that writes ``div`` or ``rem``; a divisor of 0 does not trap."""
 
     def do(a: LaneWord, type_name: str, other: LaneWord) -> X:
         text, x, y = a.b.text, a.x, other.x

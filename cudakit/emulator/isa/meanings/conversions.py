@@ -78,7 +78,7 @@ def _from_integer(form: Form, out: str, a: Word) -> Word:
 
 
 def _directed(value: Word, a: Word, mode: str) -> Word:
-    """Round an integer's float, which was rounded to nearest, in the direction of a rounding mode."""
+    """Move `value`, a float that is the integer `a` rounded to nearest, as the rounding mode `mode` asks."""
     back = value.to(a.type_name)
     # Past the largest integer the way back is held to that.
     beyond = value >= value.constant_of(float(1 << a.bits - a.signed))
@@ -130,7 +130,7 @@ def _to_float(form: Form, out: str, source_type: str, a: Word) -> Word:
 
 
 def _nan_of(value: Word, out: str) -> Word:
-    """Return half-precision NaN bits with the sign and upper payload of float64, as the hardware does."""
+    """Return the bits of a NaN of type `out`, with sign and upper payload of a float64 NaN, as the hardware does."""
     fraction = 7 if out[0] == "b" else 10
     bits = value.view("u64")
     payload = bits >> 52 - fraction & (1 << fraction) - 1
@@ -138,7 +138,7 @@ def _nan_of(value: Word, out: str) -> Word:
 
 
 def _finished(form: Form, bits: Word, name: str) -> Word:
-    """Apply ``.satfinite``, ``.relu`` and ``.sat`` to bits of halves."""
+    """Apply the form's ``.satfinite``, ``.relu`` and ``.sat`` to bits of the half-precision type `name`."""
     infinity, unit, sign = INFINITY[name], ONE[name], SIGN[name]
     if form.has("satfinite"):
         bits = (bits & 0x7FFF).eq(infinity).choose(bits - 1, bits)
@@ -176,7 +176,10 @@ def _to_eighths(form: Form, out: str, source_type: str, a: Word, b: Word | None)
 
 
 def _encoded(form: Form, value: Word, out: str) -> Word:
-    """Return 8-bit floats of float32, rounded to nearest; larger values become the largest, NaN becomes 0x7f."""
+    """Return float32 values as 8-bit floats of the format `out`, each in 32 bits.
+
+    They are rounded to nearest; larger values become the largest, NaN becomes 0x7f.
+    """
     fraction, least, top, largest = _EIGHTHS[out]
     if form.has("relu"):
         value = (value > 0).choose(value, (value <= 0).choose(0, value))
@@ -208,7 +211,10 @@ def _from_eighths(form: Form, source_type: str, a: Word) -> Word:
 
 @means("cvt.pack", sources="s32 s32 b32")
 def pack(form: Form, a: Word, b: Word, rest: Word | None = None) -> Word:
-    """Pack two saturated integers below the low bits of a third operand, which move up."""
+    """Pack two integers, saturated to the form's type: `b` in the lowest bits, `a` above it.
+
+    The third operand, `rest`, is shifted up and stays above both; without it these bits are zero.
+    """
     width = int(form.modifiers[2][1:])
     low, high = bounds(form.modifiers[2][0] == "s", width)
     first, second = ((word.max(low).min(high) & (1 << width) - 1).view("u32") for word in (a, b))

@@ -17,22 +17,22 @@ ONE: Final = {"f16": 0x3C00, "bf16": 0x3F80, "f32": 0x3F80_0000, "f64": 0x3FF0_0
 
 
 def halves(word: Word, name: str) -> Word:
-    """Return the bits of a half, or of both halves of a pair."""
+    """Return a half's 16 bits unchanged; if the type `name` is a pair, split the word into both halves."""
     return word.split("u16") if name.endswith("x2") else word
 
 
 def together(bits: Word, name: str) -> Word:
-    """Join bits of halves as a register holds them."""
+    """Join two halves' bits to a 32-bit word if the type `name` is a pair; return other bits unchanged."""
     return bits.join("u32") if name.endswith("x2") else bits
 
 
 def widened(bits: Word, name: str) -> Word:
-    """Convert bits of halves to float32."""
+    """Convert bits of float16, or of bfloat16 by the type `name`, to float32."""
     return (bits.to("u32") << 16).view("f32") if name[0] == "b" else bits.view("f16").to("f32")
 
 
 def flushed_bits(bits: Word, name: str) -> Word:
-    """Replace subnormal floats, given as bits, by zeros of their sign."""
+    """Replace subnormal floats of the type `name`, given as bits, by zeros of their sign."""
     name = name.removesuffix("x2")
     return (bits & INFINITY[name]).eq(0).choose(bits & SIGN[name], bits)
 
@@ -43,7 +43,10 @@ def flushed(value: Word) -> Word:
 
 
 def number(word: Word, name: str, ftz: bool = False) -> Word:
-    """Return an operand as the float that arithmetic uses; for a pair, both floats."""
+    """Return an operand of the type `name` as the float that arithmetic uses: halves as float32, others as they are.
+
+    A pair becomes both floats. With `ftz`, subnormal values become zeros.
+    """
     if name in ("f32", "f64"):
         return flushed(word) if ftz else word
     bits = halves(word, name)
@@ -56,7 +59,10 @@ def canonical(value: Word) -> Word:
 
 
 def quieted(value: Word) -> Word:
-    """Set the quiet bit of float64 NaN; sign and payload stay."""
+    """Set the quiet bit, bit 51, of float64 values that must all be NaN; sign and payload stay.
+
+    Other values would change: the caller picks the result only where the value is NaN.
+    """
     return (value.view("u64") | 1 << 51).view("f64")
 
 
@@ -107,7 +113,7 @@ def rounded(value: Word, mode: str) -> Word:
 
 
 def narrowed(value: Word, name: str, mode: str) -> Word:
-    """Round float32 or float64 to bits of halves in a rounding mode, NaN canonical."""
+    """Round float32 or float64 to bits of the half-precision type `name` in a rounding mode; NaN becomes 0x7fff."""
     if name[0] == "f":
         near = value.to("f16")
         back = near.to(value.type_name)
@@ -169,7 +175,7 @@ _SMALL: Final = ("mul", "fma", "mad", "div")
 
 
 def _nearest(opcode: str, a: Word, *more: Word) -> Word:
-    """Compute an operation, rounded to nearest."""
+    """Compute the operation `opcode` on `a` and the words `more`, rounded to nearest."""
     return a.do("fma" if opcode == "mad" else opcode, a.type_name, *more)
 
 
@@ -180,7 +186,7 @@ def _exact(opcode: str, *sources: Word) -> Word:
 
 
 def _directed(opcode: str, mode: str, *sources: Word) -> Word:
-    """Compute an operation in float32, rounded in a direction."""
+    """Compute the operation `opcode` on float32 sources, and round in the mode `mode`: ``rz``, ``rm`` or ``rp``."""
     if opcode not in ("add", "sub", "fma", "mad"):
         return rounded(_exact(opcode, *sources), mode)
     a, b, *more = (source.to("f64") for source in sources)
@@ -306,9 +312,10 @@ def extremum(form: Form, *sources: Word) -> Word:
 
 
 def _extreme(form: Form, a: Word, b: Word) -> Word:
-    """Return the smaller or larger of two floats, where -0 is below +0.
+    """Return the smaller of two floats for ``min``, else the larger; -0 is below +0.
 
-    If one is NaN, return the other; with ``.NaN`` return NaN.
+    If one is NaN, return the other; with ``.NaN`` return NaN. With ``.xorsign`` compare absolute values, and give the
+    result the product's sign.
     """
     least, bits = form.opcode == "min", f"u{a.bits}"
     sign = (a.view(bits) ^ b.view(bits)) & SIGN[a.type_name]
@@ -335,7 +342,13 @@ OUT_OF_BOUNDS: Final = 0x7FF7
 
 
 def _half_bits(form: Form, *sources: Word) -> list[Word]:
-    """Return the bits of each source's half, or of both halves for pairs."""
+    """Return the bits of each source's half, or of both halves for pairs, flushed with ``.ftz``.
+
+    Raises
+    ------
+    EmulationError
+        If the form mixes half precision with float32.
+    """
     if "f32" in form.types:
         raise EmulationError(f"{form.opcode} of mixed precision")
     words = [halves(source, form.name) for source in sources]
@@ -343,7 +356,7 @@ def _half_bits(form: Form, *sources: Word) -> list[Word]:
 
 
 def _rounded_half(form: Form, value: Word) -> Word:
-    """Round a float to bits of halves, with ``.sat``, ``.relu`` and ``.ftz``."""
+    """Round a float to bits of the form's half-precision type, with the form's ``.sat``, ``.relu`` and ``.ftz``."""
     if form.has("sat"):
         value = clamped(value)
     if form.has("relu"):
@@ -405,15 +418,16 @@ def half_extremum(form: Form, *sources: Word) -> Word:
 
 
 def _key(bits: Word) -> Word:
-    """Map float bits to signed integers in the floats' order; applied twice, it gives the bits back."""
+    """Map bits of halves to signed 16-bit integers in the floats' order; applied twice, it gives the bits back."""
     key = bits.view("s16")
     return (key < 0).choose(key ^ _MAGNITUDE, key)
 
 
 def _half_extreme(form: Form, a: Word, b: Word) -> Word:
-    """Return the smaller or larger of two halves, where -0 is below +0.
+    """Return the bits of the smaller of two halves for ``min``, else of the larger; -0 is below +0.
 
-    If one is NaN, return the other; with ``.NaN`` return NaN.
+    If one is NaN, return the other; with ``.NaN`` return NaN. With ``.xorsign`` compare absolute values, and give the
+    result the product's sign.
     """
     sign, infinity = (a ^ b) & 0x8000, _infinity(form)
     if form.has("xorsign"):

@@ -78,7 +78,10 @@ def _of_three(table: int, a: Word, b: Word, c: Word) -> Word:
 
 @means("shf", sources="b32 b32 u32=")
 def shf(form: Form, low: Word, high: Word, by: Word) -> Word:
-    """Shift two words as one and return a word, by an amount that wraps or is at most 32."""
+    """Shift the 64 bits of `high` and `low` as one: left, returning the upper word, or right, returning the lower word.
+
+    With ``.wrap`` the amount `by` counts modulo 32; otherwise it is at most 32.
+    """
     moved = high.do(f"fsh{form.modifiers[0]}", high.type_name, low, by)
     return moved if form.has("wrap") else (by > 31).choose(low if form.has("l") else high, moved)
 
@@ -88,7 +91,10 @@ def shf(form: Form, low: Word, high: Word, by: Word) -> Word:
 
 @means("bfind", sources="T")
 def bfind(form: Form, a: Word) -> Word:
-    """Return the place of the highest one bit, of the highest zero bit for a negative number; -1 for none."""
+    """Return the number of the highest one bit, or of the highest zero bit for a negative number; -1 for none.
+
+    Bits count from 0 at the lowest. With ``.shiftamt`` return how far the bit is below the top bit.
+    """
     bits = (a ^ (a >> form.bits - 1)).view(f"u{form.bits}") if form.signed else a
     zeros = bits.zeros()
     return bits.eq(0).choose(-1, zeros) if form.has("shiftamt") else form.bits - 1 - zeros
@@ -96,9 +102,9 @@ def bfind(form: Form, a: Word) -> Word:
 
 @means("fns", sources="b32 b32 s32")
 def fns(form: Form, mask: Word, base: Word, count: Word) -> Word:
-    """Return the place of the n-th one bit from a base, upwards or downwards.
+    """Return the number of the n-th one bit of `mask`, counted from the bit `base` on; -1 if there is none.
 
-    For n = 0 return the base itself, if its bit is one.
+    `count` is n: above 0 upwards, below 0 downwards. For n = 0 return the base itself, if its bit is one.
     """
     down = count < 0
     left, place, step = down.choose(-count, count), base.to("s64"), down.choose(-1, 1, "s64")
@@ -198,7 +204,10 @@ def extremum(form: Form, *words: Word) -> Word:
 
 @means("dp4a", "dp2a", sources="b32 b32 b32")
 def dot(form: Form, a: Word, b: Word, c: Word) -> Word:
-    """Add the products of four bytes, or of two halves with the lower or upper bytes."""
+    """Add products to `c`: of four bytes each of `a` and `b`, or of both halves of `a` with two bytes of `b`.
+
+    The two bytes are the lower ones of `b`, with ``.hi`` the upper ones.
+    """
     first, second = form.types
     count = int(form.opcode[2])
     for place in range(count):
@@ -208,7 +217,10 @@ def dot(form: Form, a: Word, b: Word, c: Word) -> Word:
 
 
 def _piece(word: Word, name: str, bits: int, number: int) -> Word:
-    """Return a byte or half of a word by its number, extended by a type's sign."""
+    """Return piece `number` of a word, from the lowest, extended to 32 bits by the sign of the type `name`.
+
+    A piece has `bits` bits: 8 or 16.
+    """
     return ((word << 32 - bits * (number + 1)).view(name) >> 32 - bits).view("u32")
 
 
@@ -216,7 +228,7 @@ def _piece(word: Word, name: str, bits: int, number: int) -> Word:
 
 
 def _carried(a: Word, b: Word, carry: Word | int) -> tuple[Word, Word]:
-    """Add two words and a carry; return the sum and the carry out."""
+    """Add two words and a carry, 0 or 1 or a truth for each lane; return the sum and the truth of the carry out."""
     carry_in = carry.to(a.type_name) if isinstance(carry, Word) else a.of(carry)
     first = a + b
     second = first + carry_in
@@ -232,7 +244,7 @@ def addc(form: Form, a: Word, b: Word, carry: Word | int = 0) -> Any:
 @means("sub.cc", sources="U U")
 @means("subc", sources="U U carry")
 def subc(form: Form, a: Word, b: Word, carry: Word | int = 1) -> Any:
-    """``a + ~b + 1`` with the carry of this sum as flag: set where nothing is borrowed.
+    """Compute ``a + ~b + carry``; return the difference, and the carry of this sum: true where nothing is borrowed.
 
     The ISA says only that the flag keeps the borrow. The compiler's own 128-bit division reads it by ``addc`` and needs
     the carry.
@@ -280,7 +292,7 @@ def bmsk(form: Form, start: Word, count: Word) -> Word:
 
 @means("szext", sources="T u32=")
 def szext(form: Form, a: Word, count: Word) -> Word:
-    """Return the lowest bits, extended with zeros, or with the highest bit of them."""
+    """Return the `count` lowest bits, extended with zeros; for a signed type, with the highest of these bits."""
     count = count & 31 if form.has("wrap") else count
     if not form.signed:
         return a & low_ones(count, 32)
@@ -301,7 +313,10 @@ _SELECTED: Final[dict[str, Callable[[int], list[int]]]] = {
 
 @means("prmt", sources="b32 b32 b32=")
 def prmt(form: Form, a: Word, b: Word, control: Word) -> Word:
-    """Pick bytes of two words, or the bytes' signs, by four numbers."""
+    """Return a word of four bytes, each picked from the eight of `a` and `b` by four bits of `control`.
+
+    A code above 7 repeats the byte's sign instead. With a mode the two low bits of `control` stand for four codes.
+    """
     mode = _SELECTED.get(form.modifiers[-1])
     if mode is not None:
         selectors = [sum(place << 4 * number for number, place in enumerate(mode(c))) for c in range(4)]
@@ -326,7 +341,10 @@ def prmt(form: Form, a: Word, b: Word, control: Word) -> Word:
 
 
 def _fixed(a: Word, b: Word, code: int, to: int) -> Word:
-    """Return byte `code` of two words, moved to bit `to`."""
+    """Return one byte of `a` (`code` 0 to 3) or `b` (4 to 7) at bit `to`, with zeros around it.
+
+    For codes 8 to 15 the byte's sign fills its eight bits.
+    """
     word, at = b if code & 4 else a, 8 * (code & 3)
     if code > 7:
         return ((word << 24 - at).view("s32") >> 31).view("u32") & (255 << to)
@@ -342,7 +360,7 @@ _OPPOSITES: Final = {"ltu": "ge", "leu": "gt", "gtu": "le", "geu": "lt"}
 
 
 def compared(name: str, a: Word, b: Word) -> Word:
-    """Compare by PTX's name of a comparison."""
+    """Return the truth of a comparison by its PTX name, such as ``hs`` or ``ltu``, in each lane."""
     if a.type_name[0] != "f":
         return a.test(_UNSIGNED.get(name, name), b)
     if name in ("ne", "equ"):
@@ -365,7 +383,10 @@ def _answer(form: Form, a: Word, b: Word) -> Word:
 
 @means("setp", sources="T T pred", families=_ALL, nans="takes")
 def setp(form: Form, a: Word, b: Word, other: Word | None = None) -> Iterator[Word]:
-    """Yield a comparison's truth and its opposite; for pairs the truths of both."""
+    """Yield a comparison's truth and its opposite; for pairs the truths of both halves.
+
+    The truth `other`, if any, is combined with both by the form's operation.
+    """
     truth, is_pair = _answer(form, a, b), form.name.endswith("x2")
     for place in (0, 1):
         answer = truth.part(place, 2) if is_pair else ~truth if place else truth
@@ -374,7 +395,10 @@ def setp(form: Form, a: Word, b: Word, other: Word | None = None) -> Iterator[Wo
 
 @means("set", sources="T T pred", families=_ALL, nans="takes")
 def set_(form: Form, a: Word, b: Word, other: Word | None = None) -> Word:
-    """Return a comparison's truth as a number: 1 for floats, all bits for integers."""
+    """Return a number for a comparison's truth, or 0 where it is false: 1.0 for a float result, else all bits one.
+
+    The truth `other`, if any, is combined with it first.
+    """
     answer, out, is_pair = _answer(form, a, b), form.types[-2], form.name.endswith("x2")
     if other is not None:
         answer = joined(form.modifiers[1], answer, other.repeat(2) if is_pair else other)

@@ -35,7 +35,7 @@ _SUMS: Final = ("vadd", "vsub", "vabsdiff")
 
 
 def _of(form: Form) -> tuple[tuple[str, ...], Function]:
-    """Return the types of the result and both sources, and the function."""
+    """Return the types of the result, first and second source of a video instruction, and its function of two words."""
     if not form.opcode.startswith("vset"):
         return form.types, _FUNCTIONS[form.opcode.rstrip("24")]
     compare = next(modifier for modifier in form.modifiers if modifier in _COMPARISONS)
@@ -46,7 +46,10 @@ def _of(form: Form) -> tuple[tuple[str, ...], Function]:
 
 
 def _extracted(word: Word, name: str, part: str) -> Word:
-    """Return a byte, a half or all of a word, extended to 64 bits."""
+    """Return the byte or half of a word that `part` selects, such as ``b0`` or ``h1``; the whole word if it is empty.
+
+    The result is extended to s64 by the sign of the type `name`.
+    """
     size = {"b": 8, "h": 16}.get(part[:1])
     if size is None:
         return word.view(name).to("s64")
@@ -54,7 +57,11 @@ def _extracted(word: Word, name: str, part: str) -> Word:
 
 
 def _scalar(form: Form, types: tuple[str, ...], function: Function, a: Word, b: Word, c: Word | None) -> Word:
-    """Compute a function in 64 bits, clamp it, then combine it with a third source or merge it into that source."""
+    """Compute a function of the selected parts of `a` and `b` in 64 bits, clamp it with ``.sat``, and return u32.
+
+    The result is combined with `c` by a second operation, or replaces a byte or half of `c`. `types` has the types of
+    the result and both sources.
+    """
     out, first, second = types
     part, a_part, b_part = form.parts[:3]
     signed, size = out == "s32", {"b": 8, "h": 16}.get(part[:1], 32)
