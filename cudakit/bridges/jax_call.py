@@ -232,7 +232,7 @@ def _is_metadata_request(frame: _Frame) -> bool:
 
 
 class _Streams:
-    """The streams of XLA's calls, which XLA returns for a call's context."""
+    """XLA's function that gives a call's stream, as the driver's handle (int), for XLA's API and the call's context."""
 
     def __init__(self) -> None:
         self._asks: dict[int, Any] = {}

@@ -306,6 +306,9 @@ def _update_each(
 ) -> Elementwise:
     """Return the kernel x[i0, i1, …] = x[i0, i1, …] ∘ y for each index, where ∘ is the function `name`.
 
+    Repeated indices each take effect, in no fixed order: an element is updated atomically. Negative indices count from
+    the end. A function of one argument has no y.
+
     Parameters
     ----------
     ndim : int

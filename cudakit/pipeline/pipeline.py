@@ -353,7 +353,7 @@ class Pipeline:
         """Return the streams for one group of consecutive device stages on one GPU. They are made at the first call.
 
         `number` is the group's position among the groups, `place` the GPU's position in `devices`, and `device` its
-        number, or None for the only device. Present work of CuPy's current stream comes before work on the streams.
+        number, or None for the only device. At each call the streams wait for present work of CuPy's current stream.
         """
         from cudakit.pipeline.streams import Lanes
 

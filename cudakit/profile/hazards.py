@@ -235,7 +235,10 @@ class Report(Reported, Witness):
     def see(
         self, stream: Track | int, touched: Touched, clocks: Clocks, foreign: Sequence[int], ordered: bool, is_put: bool
     ) -> _Note:
-        """Observe that `stream` is about to access the memory. See `cudakit.streams.order.Reporter`."""
+        """Observe that `stream` is about to access the memory. `cudakit.streams.order.Reporter.see` has the parameters.
+
+        `is_put` says whether the order adds missing waits: a dependency is then "put in", else "missing".
+        """
         note = self._thread.note = self._note_of(_stream_name(stream), ordered)
         unmet: Status = "put in" if is_put else "missing"
         pending = []

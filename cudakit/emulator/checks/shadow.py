@@ -321,9 +321,10 @@ def _extents(text: str, name: str, symbol: str) -> list[int | None] | None:
 
 
 def _begin(text: str, symbol: str) -> int:
-    """Return the position in the source where the function that declares a variable begins.
+    """Return the position in the C++ source `text` where the function that declares a variable begins.
 
-    Other functions may have a variable of the same name. The position is 0 if the function is not found.
+    `symbol` is the variable's mangled name (``_ZZ…``), which holds the function's name. The position is 0 if the
+    function is not found, or if the name has another form.
     """
     length = re.match(r"_ZZ(\d+)", symbol)
     if length is None:

@@ -302,7 +302,7 @@ class Scope:
     # ── by places ──
 
     def register(self, name: str) -> Value:
-        """Return the value of a register of the function."""
+        """Return the values that the debugged lanes have in a register now, with a mark where none has been written."""
         number = self.context.numbers.get(name)
         if number is None:
             raise ArgumentError(f"no register {name} is in {self.function.name}")

@@ -207,11 +207,16 @@ def spelled(name: str | None) -> str | None:
 
 
 def compiled(specialization: Specialization) -> Compiled:
-    """Return the code as `Compiled`: unchanged if it runs on the arch, else as code that is to be linked for the arch.
+    """Return code that was compiled before (PTX, cubin, LTO IR or an object) as `Compiled`, with its bytes unchanged.
+
+    The caller links it for the arch where that is needed.
 
     Raises
     ------
-    TemplateError, LaunchError
+    LaunchError
+        If the code was made for an arch that does not run on the specialization's arch.
+    TemplateError
+        If compile options are set that have no effect on compiled code, or the target cannot be made from it.
     """
     origin, target = specialization.source, specialization.target
     assert origin.code is not None

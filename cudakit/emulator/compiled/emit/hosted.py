@@ -93,7 +93,7 @@ def of_lane(b: Builder, row: str, lane: X) -> X:
 
 
 def result_row(instr: Instruction, b: Builder) -> str:
-    """Return the name of the row for the lanes' first result."""
+    """Return the LLVM name of the address of the row, after the sources' rows, that gets the lanes' first result."""
     return _row(b, len(registers_of(instr, b.function.registers)[0]))
 
 
