@@ -659,6 +659,11 @@ def of_source(origin: Source, name: str, options: CompileOptions | None = None) 
     return Kernel._make(origin, name, options, None)
 
 
+def module_of_source(origin: Source, options: CompileOptions | None = None) -> Module:
+    """Make the module of a `Source` object, which holds source that was read or generated."""
+    return Module._of_source(origin, options, None)
+
+
 @raised_from_call
 def prewarm(
     kernels: Iterable[Kernel], *, arch: str | None = None, archs: Iterable[str] = (), workers: int | None = None

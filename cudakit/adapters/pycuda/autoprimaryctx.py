@@ -1,0 +1,15 @@
+"""The primary context of the first device, pushed at import."""
+
+from __future__ import annotations
+
+from cudakit.adapters.pycuda.contexts import Context, Device, make_default_context
+
+
+def _primary(device: Device) -> Context:
+    context = device.retain_primary_context()
+    context.push()
+    return context
+
+
+context = make_default_context(_primary)
+device = context.get_device()

@@ -1,0 +1,82 @@
+"""PyCUDA's exceptions, and cudakit's errors as these."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from cudakit import errors
+from cudakit.errors import CudakitError, EmulationError, lost_context
+
+
+class Error(CudakitError):
+    """Base of PyCUDA's exceptions."""
+
+
+class MemoryError(Error, errors.LaunchError):
+    """Error for an allocation beyond the memory."""
+
+
+class LogicError(Error, errors.LaunchError):
+    """Error for a call that the driver refuses."""
+
+
+class LaunchError(Error, errors.LaunchError):
+    """Error of a kernel that failed."""
+
+
+class RuntimeError(Error, errors.LaunchError):
+    """Error of the driver or the machine."""
+
+
+class KernelFault(LaunchError, EmulationError):
+    """Error of a kernel that failed on the emulator, with its line and access."""
+
+
+class CompileError(Error, errors.CompileError):
+    """Error for a source that the compiler refuses.
+
+    Attributes
+    ----------
+    msg, command_line, stdout, stderr
+        Message, options, and output of the compiler.
+    """
+
+    def __init__(self, msg: str, command_line: Any = (), stdout: Any = None, stderr: Any = None) -> None:
+        errors.CompileError.__init__(self, msg, log=stderr or "", options=tuple(command_line or ()))
+        self.msg, self.command_line, self.stdout, self.stderr = msg, command_line, stdout, stderr
+
+    def __str__(self) -> str:
+        parts = (("command", " ".join(self.options)), ("stdout", self.stdout), ("stderr", self.stderr))
+        return "\n".join([self.msg, *(f"[{name}: {text}]" for name, text in parts if text)])
+
+
+def as_error(error: Exception) -> Exception:
+    """Return PyCUDA's exception for an error of cudakit or of the driver; return other exceptions unchanged."""
+    text = str(error)
+    if isinstance(error, Error):
+        return error
+    if isinstance(error, errors.CompileError):
+        return CompileError("compilation failed", error.options, stderr=error.log or text)
+    if isinstance(error, EmulationError) and not isinstance(error, errors.ArgumentError):
+        return KernelFault(text)
+    if not isinstance(error, errors.LaunchError) and "CUDA" not in type(error).__name__:
+        return error
+    if "memory" in text and ("have" in text or "allow" in text or "OUT_OF_MEMORY" in text):
+        return MemoryError(text)
+    if lost_context(error) is not None or (error.__cause__ and lost_context(error.__cause__)):
+        return LaunchError(text)
+    return LogicError(text)
+
+
+@contextlib.contextmanager
+def translated() -> Iterator[None]:
+    """Raise errors of cudakit and of the driver as PyCUDA's exceptions."""
+    try:
+        yield
+    except Exception as error:
+        result = as_error(error)
+        if result is error:
+            raise
+        raise result from error
