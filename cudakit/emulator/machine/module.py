@@ -22,6 +22,17 @@ from cudakit.emulator.ptx.program import Function, Program
 from cudakit.errors import EmulationError
 
 
+class DecodedCode(dict[int, Decoded]):
+    """Decoded instructions of a function by their indices, decoded at the first use of an instruction."""
+
+    def __init__(self, function: Function, context: Context) -> None:
+        self._function, self._context = function, context
+
+    def __missing__(self, code: int) -> Decoded:
+        decoded = self[code] = decode(self._function.code[code], self._context)
+        return decoded
+
+
 class Module:
     """A program with its variables in memory; made once, launched many times.
 
@@ -44,7 +55,7 @@ class Module:
         self.memory = memory
         self.symbols: Symbols = Symbols(program, memory, linked or Linked())
         self._read = read
-        self._decoded: dict[str, list[Decoded]] = {}
+        self._decoded: dict[str, DecodedCode] = {}
         #: By kernel: machine that ran it last, and the reason.
         self.ran: dict[str, tuple[str, str]] = {}
         self._contexts: dict[str, Context] = {}
@@ -82,11 +93,10 @@ class Module:
             self._contexts[function.name] = Context(self.symbols, function)
         return self._contexts[function.name]
 
-    def decoded(self, function: Function) -> list[Decoded]:
-        """Return a function's instructions, decoded at the first use."""
+    def decoded(self, function: Function) -> DecodedCode:
+        """Return a function's instructions by their indices."""
         if function.name not in self._decoded:
-            context = self.context(function)
-            self._decoded[function.name] = [decode(instruction, context) for instruction in function.code]
+            self._decoded[function.name] = DecodedCode(function, self.context(function))
         return self._decoded[function.name]
 
     def recurses(self, function: Function) -> bool:
