@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from cudakit.errors import CudakitError, shortened
@@ -21,7 +22,7 @@ from cudakit.types import cpp
 from cudakit.types.shown import byte_size, counted
 
 if TYPE_CHECKING:
-    from cudakit.adapters.program import Ran
+    from cudakit.adapters.program import Program, Ran
     from cudakit.jit.cache.cache import Entry, Explanation
 
 _NEIGHBOURS_SHOWN: Final = 3
@@ -32,25 +33,66 @@ _CUDA_SUFFIXES: Final = (".cu", ".cuh")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status; `arguments` default to those of the process."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    # What follows -- is the program's own, wherever options of ours stand.
     takes_program = words[:1] in (["check"], ["inspect"], ["debug"])
-    end = words.index("--") if takes_program and "--" in words else len(words)
+    if words[:1] == ["run"]:
+        end = rest_at = _program_end(words)
+    else:
+        # What follows -- is the program's own, wherever options of ours stand.
+        end = words.index("--") if takes_program and "--" in words else len(words)
+        rest_at = end + 1
     options, rest = parser().parse_known_args(words[:end])
     if rest:
         _refuse(rest, options.parser, takes_program)
-    options.arguments = words[end + 1 :]
+    options.arguments = words[rest_at:]
     run: Callable[[argparse.Namespace], int] = options.run
     try:
         status = run(options)
-        sys.stdout.flush()
+        if run is not _run:  # Python flushes after a program, and reports what fails
+            sys.stdout.flush()
         return status
-    except BrokenPipeError:
+    except BrokenPipeError as error:
+        _leave_to_python(options, error)
         # The reader, such as `head`, has seen enough; the interpreter would complain when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (CudakitError, OSError) as error:
+        _leave_to_python(options, error)
         print(f"cudakit: {error}", file=sys.stderr)
         return 1
+    except BaseException as error:
+        _leave_to_python(options, error)
+        raise
+
+
+def _program_end(words: Sequence[str]) -> int:
+    """Return the index of the program's own first argument in ``run [options] FILE arguments``."""
+    at = 1
+    while at < len(words):
+        if words[at] in ("-m", "-c"):
+            return at + 2
+        if not words[at].startswith("-"):
+            return at + 1
+        at += 2 if words[at] == "--pycuda" else 1
+    return at
+
+
+def _leave_to_python(options: argparse.Namespace, error: BaseException) -> None:
+    """Raise `error` if it ended the program. Python reports it then, without frames of cudakit.
+
+    Status, output and signals are Python's own.
+    """
+    program: Program | None = getattr(options, "executed", None)
+    if program is None or error is not program.raised:
+        return
+    trace, report = program.trace, sys.excepthook
+
+    def excepthook(category: type[BaseException], error: BaseException, frames: TracebackType | None) -> None:
+        sys.excepthook, sys.last_traceback = report, trace
+        report(category, error.with_traceback(trace), trace)
+
+    if not isinstance(error, SystemExit):
+        sys.excepthook = excepthook
+    raise error
 
 
 class Parser(argparse.ArgumentParser):
@@ -146,6 +188,12 @@ def parser() -> Parser:
     )
     taking.add_argument("file", type=Path, metavar="FILE", help="file to read")
 
+    run = _command(
+        commands, "run", _run, "run a Python program unchanged: on the GPU, or on the emulator if there is none"
+    )
+    _add_program(run, "its arguments follow it")
+    run.add_argument("-c", dest="text", metavar="TEXT", help="run this text in place of a file")
+
     check = _command(
         commands,
         "check",
@@ -153,6 +201,7 @@ def parser() -> Parser:
         "run a program on the emulator and report races, accesses out of bounds and other faults of its kernels",
     )
     _add_program(check)
+    check.add_argument("--json", action="store_true", help="write JSON")
     check.add_argument(
         "--schedules",
         type=int,
@@ -181,6 +230,7 @@ def parser() -> Parser:
         "run a program on the emulator and report memory accesses, divergence and instructions of its kernels",
     )
     _add_program(inspect)
+    inspect.add_argument("--json", action="store_true", help="write JSON")
     inspect.add_argument(
         "--html",
         nargs="?",
@@ -192,12 +242,7 @@ def parser() -> Parser:
     inspect.add_argument("--card", default="H200", help="card whose roofline is drawn; default: H200")
 
     debug = _command(commands, "debug", _debug, "run a program on the emulator and step through a kernel")
-    debug.add_argument(
-        "program",
-        metavar="FILE[:LINE]",
-        help="Python file, and line at which to stop; default: the start of its first kernel; arguments of the program "
-        "follow after --",
-    )
+    _add_program(debug, metavar="FILE[:LINE]", text="Python file, and line to stop at")
 
     demo = _command(commands, "demo", _demo, "run three kernels on a photograph: gray, blur, histogram")
     demo.add_argument("photo", nargs="?", type=Path, metavar="PHOTO", help="image file; default: a portrait")
@@ -226,11 +271,20 @@ def _command(group: Any, name: str, run: Callable[[argparse.Namespace], int], te
     return command
 
 
-def _add_program(command: argparse.ArgumentParser) -> None:
+def _add_program(
+    command: argparse.ArgumentParser,
+    arguments: str = "its arguments follow after --",
+    metavar: str = "FILE",
+    text: str = "Python file",
+) -> None:
+    command.add_argument("program", nargs="?", metavar=metavar, help=f"{text}; {arguments}")
+    command.add_argument("-m", dest="module", metavar="MODULE", help="run this module in place of a file")
     command.add_argument(
-        "program", type=Path, metavar="FILE", help="Python file; arguments of the program follow after --"
+        "--pycuda",
+        choices=("ours", "theirs"),
+        metavar="WHOSE",
+        help="PyCUDA that the program gets, ours or theirs; default: theirs on a GPU if it is installed, else ours",
     )
-    command.add_argument("--json", action="store_true", help="write JSON")
 
 
 def _version() -> str:
@@ -364,39 +418,56 @@ def _clear(options: argparse.Namespace) -> int:
     return 0
 
 
+def _run(options: argparse.Namespace) -> int:
+    from cudakit.adapters.program import run_process
+
+    run_process(_program(options, "run"))
+    return 0
+
+
 def _ran(options: argparse.Namespace, checked: bool) -> Ran:
     # Imported here: the other commands need no emulator.
-    from cudakit.adapters.program import run
+    from cudakit.adapters.program import examine
 
-    _require_program(options.program, "check" if checked else "inspect")
+    program = _program(options, "check" if checked else "inspect")
     # What is written for programs to read is not mixed with what the program prints.
     with contextlib.redirect_stdout(sys.stderr) if options.json else contextlib.nullcontext():
-        return run(options.program, options.arguments, checked, getattr(options, "schedules", 0))
+        return examine(program, checked, getattr(options, "schedules", 0))
 
 
-def _require_program(program: Path, command: str) -> None:
-    """Raise if `program` is a CUDA C++ file or does not exist. `command` is for the error.
+def _program(options: argparse.Namespace, command: str) -> Program:
+    """Return the program that the options of a command name. `command` is for errors.
 
     Raises
     ------
     CudakitError
+        If no program or several are named, or if it is a CUDA C++ file or does not exist.
     """
-    if program.suffix in _CUDA_SUFFIXES:
+    from cudakit.adapters.program import Program
+
+    text = getattr(options, "text", None)
+    if (options.program is not None) + (options.module is not None) + (text is not None) != 1:
+        options.parser.error("expected one program: FILE or -m MODULE")
+    path = Path(options.program) if options.program is not None else None
+    if path is not None and path.suffix in _CUDA_SUFFIXES:
         raise CudakitError(
-            f"{program} is CUDA C++, and cudakit {command} runs a Python program: name the program that launches its "
-            f"kernels, as in cudakit {command} program.py. cudakit prove {program} needs no program"
+            f"{path} is CUDA C++, and cudakit {command} runs a Python program: name the program that launches its "
+            f"kernels, as in cudakit {command} program.py. cudakit prove {path} needs no program"
         )
-    if not program.is_file():
-        raise CudakitError(f"there is no program {program}")
+    if path is not None and not path.exists():
+        raise CudakitError(f"there is no program {path}")
+    program = options.executed = Program(path, tuple(options.arguments), options.module or "", text, options.pycuda)
+    return program
 
 
 def _check(options: argparse.Namespace) -> int:
+    folder = f"{Path.cwd()}{os.sep}"  # the program may change it
     ran = _ran(options, checked=True)
     if options.json:
-        print(ran.to_json(options.program))
+        print(ran.to_json(str(options.executed)))
     else:
         for fault in ran.faults:
-            print(fault)
+            print(str(fault).replace(folder, ""))
         kernels = ran.report.kernels.values()
         launches = sum(kernel.launches for kernel in kernels)
         verdict = counted(len(ran.faults), "fault") if ran.faults else "nothing wrong was found"
@@ -425,13 +496,13 @@ def _inspect(options: argparse.Namespace) -> int:
     card_of(options.card)  # an unknown card is an error before the program runs
     ran = _ran(options, checked=False)
     if options.json:
-        print(ran.to_json(options.program))
+        print(ran.to_json(str(options.executed)))
     else:
         for fault in ran.faults:
             print(fault.text)
         print(f"{ran.report}\n\n{ran.report.annotated()}")
     if options.html is not None:
-        page = options.html if options.html != Path() else options.program.with_suffix(".html")
+        page = options.html if options.html != Path() else Path(str(options.executed)).with_suffix(".html")
         ran.report.save_html(page, options.card)
         print(f"wrote {page}", file=sys.stderr)
     return 1 if ran.faults else ran.status
@@ -440,13 +511,15 @@ def _inspect(options: argparse.Namespace) -> int:
 def _debug(options: argparse.Namespace) -> int:
     from cudakit.adapters.program import debug
 
-    name, _, line = options.program.rpartition(":")
-    path, at = (Path(name), int(line)) if name and line.isdigit() else (Path(options.program), None)
-    _require_program(path, "debug")
-    if debug(path, options.arguments, at):
+    name, _, line = (options.program or "").rpartition(":")
+    at = int(line) if name and line.isdigit() else None
+    if at is not None:
+        options.program = name
+    program = _program(options, "debug")
+    if debug(program, at):
         return 0
     where = f" that has line {at}, or any after it" if at else ""
-    print(f"cudakit: {path} launches no kernel of threads{where}", file=sys.stderr)
+    print(f"cudakit: {program} launches no kernel of threads{where}", file=sys.stderr)
     return 1
 
 

@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
+import atexit
+import builtins
 import contextlib
-import importlib.abc
+import importlib
 import importlib.util
 import json
 import os
 import re
-import runpy
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from importlib.machinery import ModuleSpec
+import zipfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from types import CodeType, ModuleType, TracebackType
+from typing import Any, Literal, TypeAlias
 
-from cudakit.adapters import numba_kernels, triton_kernels
+from cudakit.adapters import core_stand_in, numba_kernels, triton_kernels
 from cudakit.adapters.cupy_kernels import cupy_stand_in
+from cudakit.adapters.stand_ins import Find, StandIns
 from cudakit.emulator.face import EmulatedThreads, Finding, Report, begin, check, counters, strict
 from cudakit.errors import ArgumentError, CompileError, CudakitError, EmulatorWarning, LaunchError
 from cudakit.streams.devices import has_gpu
-from cudakit.streams.witnesses import Witness, Work, witnessing
+from cudakit.streams.witnesses import Witness, Work, is_own, witnessing
 
+PyCUDA: TypeAlias = Literal["ours", "theirs"]
 _ERROR = re.compile(r"^(?P<file>[^\n]*?):(?P<line>\d+): error: ", re.MULTILINE)
 _PLACE = re.compile(r"\(PTX line (?P<ptx>\d+)(?:, (?P<file>[^()]*?):(?P<line>\d+)(?=[,)]))?")
 
 
-def fault_of(error: Exception, program: Path | None = None) -> Finding:
+def fault_of(error: Exception, program: str = "") -> Finding:
     """Return the fault that an error reports, as a finding.
 
     Its line is the kernel's, if the error names one. Else it is the line of `program` that was running.
@@ -43,7 +47,7 @@ def fault_of(error: Exception, program: Path | None = None) -> Finding:
         lines = [(source["file"], source["line"])]
     else:
         frames = traceback.extract_tb(error.__traceback__)
-        lines = [(str(program), frame.lineno) for frame in frames if frame.filename == str(program)]
+        lines = [(program, frame.lineno) for frame in frames if frame.filename == program]
     file, line = (lines or [("", 0)])[-1]
     return Finding("error", kernel, file, int(line or 0), "", text)
 
@@ -66,94 +70,196 @@ class Ran:
     faults: tuple[Finding, ...]
     status: int
 
-    def to_json(self, path: Path) -> str:
+    def to_json(self, program: str) -> str:
         """Return the result as JSON, for editors and for programs that write kernels. Write no file.
 
-        `path` is the program's path, which the JSON contains.
+        `program` is the program's path or name, which the JSON contains.
         """
         faults = [asdict(fault) for fault in self.faults]
         ok = not faults and not self.status
-        return json.dumps({"program": str(path), "ok": ok, "faults": faults, **self.report.to_dict()}, indent=1)
+        return json.dumps({"program": program, "ok": ok, "faults": faults, **self.report.to_dict()}, indent=1)
 
 
-class Replaced(importlib.abc.MetaPathFinder):
-    """A context in which parts of a module are replaced, whether the module is imported before or during the context.
+@dataclass
+class Program:
+    """A Python program and its arguments; `execute` runs it as Python itself would.
 
-    Parameters
+    Attributes
     ----------
-    name : str
-        Name of the module.
-    replace : callable
-        Function that takes the module, and a function that replaces a part of it.
+    path : Path or None
+        Python file, or folder or archive with a ``__main__.py``.
+    arguments : tuple of str
+        Arguments of the program.
+    module : str
+        Name of a module that is run in place of a file, as by ``python -m``.
+    text : str or None
+        Text that is run in place of a file, as by ``python -c``.
+    pycuda : {"ours", "theirs"} or None
+        PyCUDA that the program gets. Default: PyCUDA itself on a GPU if it is installed, else cudakit's.
+    raised : BaseException or None
+        Exception that ended the program.
+    trace : traceback or None
+        Its traceback, without frames of cudakit.
     """
 
-    def __init__(self, name: str, replace: Callable[[Any, Callable[[Any, str, Any], None]], None]) -> None:
-        self._name, self._replace = name, replace
-        self._former: list[tuple[Any, str, Any]] = []
-        self._is_searching = False
+    path: Path | None = None
+    arguments: tuple[str, ...] = ()
+    module: str = ""
+    text: str | None = None
+    pycuda: PyCUDA | None = None
+    raised: BaseException | None = field(default=None, init=False)
+    trace: TracebackType | None = field(default=None, init=False)
 
-    def __enter__(self) -> Replaced:
-        if self._name in sys.modules:
-            self._replace(sys.modules[self._name], self._put)
-        else:
-            sys.meta_path.insert(0, self)
-        return self
+    def __str__(self) -> str:
+        return self.module or (str(self.path) if self.path is not None else "-c")
 
-    def __exit__(self, *raised: object) -> None:
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)
-        for owner, name, former in reversed(self._former):
-            setattr(owner, name, former)
-        self._former.clear()
+    @property
+    def file(self) -> str:
+        """Name of the program's file in tracebacks and in lines of kernels."""
+        return os.path.abspath(str(self.path)) if self.path is not None else "<string>"
 
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """Find a module's spec, as `importlib.abc.MetaPathFinder` does; replace parts of the module once it has run."""
-        if fullname != self._name or self._is_searching:
-            return None
-        self._is_searching = True
+    def execute(self) -> dict[str, Any]:
+        """Run the program in this process and return its names. Its arguments, folder and ``__main__`` stay."""
+        main = ModuleType("__main__")
+        main.__dict__.update(__builtins__=builtins, __annotations__={}, __cached__=None)
+        sys.modules["__main__"] = main
         try:
-            spec = importlib.util.find_spec(fullname)
-        finally:
-            self._is_searching = False
-        loader = spec.loader if spec is not None else None
-        if loader is not None:
-            run = loader.exec_module
+            exec(self._load(main), main.__dict__)
+        except BaseException as error:
+            self.raised, self.trace = error, _own_frames_removed(error.__traceback__, main)
+            raise
+        return main.__dict__
 
-            def exec_module(module: ModuleType) -> None:
-                run(module)
-                self._replace(module, self._put)
+    def _load(self, main: ModuleType) -> CodeType:
+        """Set arguments and folder, fill in the module's attributes, and return the program's code."""
+        argv = [str(self), *self.arguments]
+        if self.text is not None:
+            folder, sys.argv[:] = "", argv
+            _put_first(folder)
+            return compile(self.text, "<string>", "exec", dont_inherit=True)
+        if self.module:
+            sys.argv[:] = ["-m", *self.arguments]
+            _put_first(os.getcwd())
+            return self._load_spec(main, _spec_of(self.module))
+        path = Path(os.path.abspath(str(self.path)))
+        sys.argv[:] = argv
+        if path.is_dir() or zipfile.is_zipfile(path):
+            _put_first(str(path))
+            spec = PathFinder.find_spec("__main__", [str(path)])
+            if spec is None:
+                raise CudakitError(f"there is no __main__.py in {self.path}")
+            return self._load_spec(main, spec)
+        _put_first(os.path.dirname(os.path.realpath(path)))
+        main.__dict__.update(__file__=str(path), __loader__=SourceFileLoader("__main__", str(path)))
+        # The bytes: Python decodes them by the comment that names their encoding.
+        return compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
 
-            loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
+    def _load_spec(self, main: ModuleType, spec: ModuleSpec) -> CodeType:
+        loader: Any = spec.loader
+        code = loader.get_code(spec.name) if hasattr(loader, "get_code") else None
+        if code is None:
+            raise CudakitError(f"there is no code of {spec.name} to run")
+        main.__dict__.update(
+            __file__=spec.origin, __cached__=spec.cached, __loader__=loader, __package__=spec.parent, __spec__=spec
+        )
+        if self.module:
+            sys.argv[0] = str(spec.origin)
+        return code  # type: ignore[no-any-return]
 
-    def _put(self, owner: Any, name: str, value: Any) -> None:
-        self._former.append((owner, name, getattr(owner, name, None)))
-        setattr(owner, name, value)
+
+def _spec_of(name: str) -> ModuleSpec:
+    """Return the spec of the module that ``python -m name`` runs.
+
+    Raises
+    ------
+    CudakitError
+        If there is no such module.
+    """
+    try:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            name += ".__main__"
+            spec = importlib.util.find_spec(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise
+        spec = None
+    if spec is None:
+        raise CudakitError(f"there is no module {name}")
+    return spec
+
+
+def _put_first(folder: str) -> None:
+    """Put the program's folder first in ``sys.path``, except under ``python -P``."""
+    if not sys.flags.safe_path:
+        sys.path.insert(0, folder)
+
+
+def _own_frames_removed(trace: TracebackType | None, main: ModuleType) -> TracebackType | None:
+    """Return a traceback from the program's first frame on; None if none of its frames ran."""
+    whole = trace
+    while trace is not None and trace.tb_frame.f_globals is not main.__dict__:
+        trace = trace.tb_next
+    if trace is None:  # raised by an import before the program's first line, or by the compiler
+        trace = whole
+        while trace is not None and (is_own(file := trace.tb_frame.f_code.co_filename) or file.startswith("<frozen ")):
+            trace = trace.tb_next
+    return trace
 
 
 @contextlib.contextmanager
-def _without_gpu(path: Path, arguments: Sequence[str], action: str) -> Iterator[None]:
-    """Hide the GPU in the block, and set the program's arguments and folder.
+def _restored() -> Iterator[None]:
+    """Restore ``__main__``, arguments and import path after the block."""
+    main, former_path, former_arguments = sys.modules["__main__"], list(sys.path), list(sys.argv)
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+        sys.path[:], sys.argv[:] = former_path, former_arguments
 
-    CuPy is NumPy in the block, and kernels of Numba's and Triton's run on the emulator. `action` is for the error's
-    message.
+
+def _find_pycuda(name: str) -> ModuleType | None:
+    own = f"cudakit.adapters.{name}"
+    try:
+        return importlib.import_module(own)
+    except ModuleNotFoundError as error:
+        if error.name != own:
+            raise
+        return None
+
+
+def stand_ins(on_gpu: bool, pycuda: PyCUDA | None = None) -> StandIns:
+    """Return the stand-ins of a program, as a context.
+
+    Parameters
+    ----------
+    on_gpu : bool
+        Whether the program runs on a GPU. There only PyCUDA is replaced, if it is not installed.
+    pycuda : {"ours", "theirs"}, optional
+        PyCUDA that the program gets. Default: PyCUDA itself on a GPU if it is installed, else cudakit's.
+    """
+    if pycuda is None:
+        pycuda = "theirs" if on_gpu and importlib.util.find_spec("pycuda") is not None else "ours"
+    packages: dict[str, Find] = {"pycuda": _find_pycuda} if pycuda == "ours" else {}
+    if on_gpu:
+        return StandIns(packages, {})
+    packages |= {"cupy": cupy_stand_in().get, "cuda.core": core_stand_in.find}
+    return StandIns(packages, {"numba.cuda": numba_kernels.replace, "triton": triton_kernels.replace}, ["cuda.core"])
+
+
+@contextlib.contextmanager
+def _without_gpu(program: Program, action: str) -> Iterator[None]:
+    """Hide the GPU in the block, and put in all stand-ins. `action` is for the error's message.
 
     Raises
     ------
     LaunchError
         In a process that has used a GPU.
     """
-    former_modules, former_path, former_arguments = dict(sys.modules), list(sys.path), list(sys.argv)
     former_devices = os.environ.get("CUDA_VISIBLE_DEVICES")
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    sys.modules.update(cupy_stand_in())
-    sys.path.insert(0, str(path.resolve().parent))
-    sys.argv[:] = [str(path), *arguments]
-    numba, triton = Replaced("numba.cuda", numba_kernels.replace), Replaced("triton", triton_kernels.replace)
     try:
-        with warnings.catch_warnings(), numba, triton, strict():
+        with warnings.catch_warnings(), _restored(), stand_ins(False, program.pycuda), strict():
             warnings.simplefilter("ignore", EmulatorWarning)
             if has_gpu():
                 raise LaunchError(
@@ -161,13 +267,57 @@ def _without_gpu(path: Path, arguments: Sequence[str], action: str) -> Iterator[
                 )
             yield
     finally:
-        for name in [name for name in sys.modules if name.partition(".")[0] == "cupy"]:
-            del sys.modules[name]
-        sys.modules.update({name: module for name, module in former_modules.items() if name.startswith("cupy")})
-        sys.path[:], sys.argv[:] = former_path, former_arguments
         del os.environ["CUDA_VISIBLE_DEVICES"]
         if former_devices is not None:
             os.environ["CUDA_VISIBLE_DEVICES"] = former_devices
+
+
+def run_process(program: Program) -> None:
+    """Run a program as the program of this process: on a GPU if there is one, else on the emulator.
+
+    Stand-ins, ``__main__``, arguments and import path stay until the process ends, for the program's threads and for
+    its functions that run at exit.
+    """
+    if not sys.flags.safe_path:
+        del sys.path[0]  # the folder of the command
+    stack = contextlib.ExitStack()
+    atexit.register(stack.close)  # it is called after the program's own functions
+    on_gpu = has_gpu()
+    stack.enter_context(stand_ins(on_gpu, program.pycuda))
+    if not on_gpu:
+        stack.enter_context(strict())
+    program.execute()
+
+
+def run(path: str | os.PathLike[str], *arguments: str, pycuda: PyCUDA | None = None) -> dict[str, Any]:
+    """Run a program of this or another library in this process, on a GPU if there is one, else on the emulator.
+
+    Without a GPU cudakit stands in for CuPy, PyCUDA and cuda.core, and kernels of Numba and Triton run on the emulator.
+    Modules that the program has imported stay imported. ``cudakit run`` runs a program in a process of its own.
+
+    Parameters
+    ----------
+    path : str or PathLike
+        Python file.
+    *arguments : str
+        Arguments of the program.
+    pycuda : {"ours", "theirs"}, optional
+        PyCUDA that the program gets. Default: PyCUDA itself on a GPU if it is installed, else cudakit's.
+
+    Returns
+    -------
+    dict
+        Names of the program after its run, with their values.
+
+    Raises
+    ------
+    BaseException
+        Exceptions of the program, ``SystemExit`` too.
+    """
+    program = Program(Path(path), arguments, pycuda=pycuda)
+    on_gpu = has_gpu()
+    with _restored(), stand_ins(on_gpu, pycuda), contextlib.nullcontext() if on_gpu else strict():
+        return program.execute()
 
 
 class _Stepping(Witness):
@@ -193,35 +343,31 @@ class _Stepping(Witness):
             session.rewind()
 
 
-def debug(path: Path, arguments: Sequence[str] = (), line: int | None = None) -> bool:
+def debug(program: Program, line: int | None = None) -> bool:
     """Run a program on the emulator, and step through the first kernel that has a line.
 
     Return whether a kernel had the line.
 
     Parameters
     ----------
-    path : Path
-        Python file.
-    arguments : sequence of str
-        Arguments of the program.
+    program : Program
+        The program.
     line : int, optional
         Line to stop at, in the same file. Default: the begin of the first kernel.
     """
-    witness = _Stepping(f"{path}:{line}" if line else "")
-    with _without_gpu(path, arguments, "debugged"), witnessing(witness), contextlib.suppress(SystemExit):
-        runpy.run_path(str(path), run_name="__main__")
+    witness = _Stepping(f"{program.file}:{line}" if line else "")
+    with _without_gpu(program, "debugged"), witnessing(witness), contextlib.suppress(SystemExit):
+        program.execute()
     return witness.has_stopped
 
 
-def run(path: Path, arguments: Sequence[str] = (), checked: bool = False, schedules: int = 0) -> Ran:
+def examine(program: Program, checked: bool = False, schedules: int = 0) -> Ran:
     """Run a program with all its kernels on the emulator, and count their work.
 
     Parameters
     ----------
-    path : Path
-        Python file.
-    arguments : sequence of str
-        Arguments of the program.
+    program : Program
+        The program.
     checked : bool
         Whether to check for races, reads of uninitialised memory and other faults.
     schedules : int
@@ -236,11 +382,11 @@ def run(path: Path, arguments: Sequence[str] = (), checked: bool = False, schedu
     """
     status, faults = 0, tuple[Finding, ...]()
     checks = check(schedules=schedules) if checked else contextlib.nullcontext()
-    with _without_gpu(path, arguments, "checked"), counters() as report, checks as check_report:
+    with _without_gpu(program, "checked"), counters() as report, checks as check_report:
         try:
-            runpy.run_path(str(path), run_name="__main__")
+            program.execute()
         except CudakitError as error:
-            faults = (fault_of(error, path),)
+            faults = (fault_of(error, program.file),)
         except Exception as error:
             if type(error).__name__ != "DynamicLibNotFoundError":
                 raise
@@ -249,7 +395,7 @@ def run(path: Path, arguments: Sequence[str] = (), checked: bool = False, schedu
                 "the program calls the CUDA driver itself, as cuda.core's Device and Program do, and there is none "
                 f"here: launch its kernels by ck.Kernel, or run it on a machine with a GPU ({str(error)[:80]}…)"
             )
-            faults = (fault_of(fault.with_traceback(error.__traceback__), path),)
+            faults = (fault_of(fault.with_traceback(error.__traceback__), program.file),)
         except SystemExit as left:
             status = left.code if isinstance(left.code, int) else int(left.code is not None)
     return Ran(report, (*(check_report.findings if check_report is not None else ()), *faults), status)

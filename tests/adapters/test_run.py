@@ -14,7 +14,7 @@ import pytest
 
 import cudakit as ck
 from cudakit.adapters import program
-from cudakit.adapters.program import Ran, debug, fault_of, run
+from cudakit.adapters.program import Program, Ran, debug, examine, fault_of
 from cudakit.emulator.checks.findings import Finding
 
 pytestmark = pytest.mark.emulator
@@ -50,36 +50,36 @@ def written(folder: Path, text: str) -> Path:
 
 def test_a_program_has_its_arguments_and_its_folder(tmp_path: Path, seen: list[Any]) -> None:
     before = list(sys.argv), list(sys.path)
-    ran = run(written(tmp_path, SCALE), ["100"])
+    ran = examine(Program(written(tmp_path, SCALE), ("100",)))
     assert seen == [([str(tmp_path / "app.py"), "100"], str(tmp_path), "__main__", 200)]
     assert (list(sys.argv), list(sys.path)) == before
     assert (ran.faults, ran.status, [*ran.report.kernels]) == ((), 0, ["scale"])
-    assert json.loads(ran.to_json(tmp_path))["ok"]
+    assert json.loads(ran.to_json("app.py"))["ok"]
 
 
 def test_what_ends_a_program_is_a_fault(tmp_path: Path, seen: list[Any]) -> None:
-    ran = run(written(tmp_path, SCALE), ["101"])
+    ran = examine(Program(written(tmp_path, SCALE), ("101",)))
     (fault,) = ran.faults
     assert (fault.kind, fault.kernel, Path(fault.file).name, fault.line) == ("error", "scale", "app.py", 9)
     assert str(fault) == fault.text
     assert (seen, ran.status) == ([], 0)
-    found = json.loads(ran.to_json(tmp_path / "app.py"))
+    found = json.loads(ran.to_json(str(tmp_path / "app.py")))
     assert (found["program"], found["ok"], found["faults"][0]["line"]) == (str(tmp_path / "app.py"), False, 9)
 
 
 def test_races_are_looked_for_where_it_is_checked(tmp_path: Path, seen: list[Any]) -> None:
     text = SCALE.replace("x[i] *= 2", "x[i / 2] = i").replace("ones(100", "ones(128")
-    assert run(written(tmp_path, text), ["128"]).faults == ()
-    (fault, *_) = run(written(tmp_path, text), ["128"], True).faults
+    assert examine(Program(written(tmp_path, text), ("128",))).faults == ()
+    (fault, *_) = examine(Program(written(tmp_path, text), ("128",)), True).faults
     assert (fault.kind, fault.kernel, fault.line) == ("race", "scale", 9)
     assert str(fault) == f"scale: {fault.file}:9: {fault.text}"
 
 
 @pytest.mark.parametrize(("code", "status"), [("0", 0), ("3", 3), ("None", 0), ("'said'", 1), ("", 0), ("True", 1)])
 def test_the_programs_own_status(tmp_path: Path, code: str, status: int) -> None:
-    ran = run(written(tmp_path, f"raise SystemExit({code})"))
+    ran = examine(Program(written(tmp_path, f"raise SystemExit({code})")))
     assert (ran.status, ran.faults) == (status, ())
-    assert json.loads(ran.to_json(tmp_path))["ok"] == (status == 0)
+    assert json.loads(ran.to_json("app.py"))["ok"] == (status == 0)
 
 
 @pytest.mark.parametrize(
@@ -93,8 +93,8 @@ def test_the_programs_own_status(tmp_path: Path, code: str, status: int) -> None
 def test_an_error_of_cudakits_is_a_fault(tmp_path: Path, seen: list[Any], change: Any, words: str, line: int) -> None:
     """With --json nothing was written."""
     path = written(tmp_path, SCALE.replace(*change))
-    ran = run(path, ["100"], True)
-    (fault,) = json.loads(ran.to_json(path))["faults"]
+    ran = examine(Program(path, ("100",)), True)
+    (fault,) = json.loads(ran.to_json(str(path)))["faults"]
     assert (fault["kind"], fault["file"], fault["line"]) == ("error", str(path), line)
     assert words in fault["text"]
 
@@ -102,14 +102,14 @@ def test_an_error_of_cudakits_is_a_fault(tmp_path: Path, seen: list[Any], change
 def test_a_program_that_calls_the_driver_itself(tmp_path: Path) -> None:
     """A traceback of another package's was all."""
     missing = "class DynamicLibNotFoundError(RuntimeError): pass\nraise DynamicLibNotFoundError('cuda')"
-    (fault,) = run(written(tmp_path, missing)).faults
+    (fault,) = examine(Program(written(tmp_path, missing))).faults
     assert "the program calls the CUDA driver itself" in fault.text
     assert fault.line == 2
 
 
 def test_what_else_a_program_raises_is_its_own(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
-        run(written(tmp_path, "1 / 0"))
+        examine(Program(written(tmp_path, "1 / 0")))
 
 
 @pytest.mark.parametrize("before", [None, "0,1"])
@@ -133,7 +133,7 @@ import numpy
 SEEN.append((os.environ["CUDA_VISIBLE_DEVICES"], type(cupy.zeros(2)).__mro__[1] is numpy.ndarray))
 warnings.warn("said", __import__("cudakit").errors.EmulatorWarning)
 """
-    run(written(tmp_path, text))
+    examine(Program(written(tmp_path, text)))
     assert seen == [("", True)]
     assert os.environ.get("CUDA_VISIBLE_DEVICES") == before
     assert sys.modules["cupy"] is former
@@ -144,9 +144,9 @@ warnings.warn("said", __import__("cudakit").errors.EmulatorWarning)
 def test_a_process_that_has_used_a_gpu_runs_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "has_gpu", lambda: True)
     with pytest.raises(ck.LaunchError, match="has used the GPU already; a program is checked in a process of its own"):
-        run(written(tmp_path, ""))
+        examine(Program(written(tmp_path, "")))
     with pytest.raises(ck.LaunchError, match="has used the GPU already; a program is debugged in a process of its own"):
-        debug(written(tmp_path, ""))
+        debug(Program(written(tmp_path, "")))
 
 
 @pytest.mark.parametrize(
@@ -165,10 +165,10 @@ def test_the_place_that_an_error_tells_of(text: str, kernel: str, file: str, lin
 def test_faults_and_status_in_json() -> None:
     report: Any = SimpleNamespace(to_dict=lambda: {"kernels": 3})
     fault = Finding("race", "f", "a.cu", 3, "a.cu:5", "two write", 5)
-    found = json.loads(Ran(report, (fault,), 0).to_json(Path("app.py")))
+    found = json.loads(Ran(report, (fault,), 0).to_json("app.py"))
     assert found == {"program": "app.py", "ok": False, "faults": [dataclasses.asdict(fault)], "kernels": 3}
-    assert not json.loads(Ran(report, (), 2).to_json(Path("app.py")))["ok"]
-    assert json.loads(Ran(report, (), 0).to_json(Path("app.py")))["ok"]
+    assert not json.loads(Ran(report, (), 2).to_json("app.py"))["ok"]
+    assert json.loads(Ran(report, (), 0).to_json("app.py"))["ok"]
 
 
 class Session:
@@ -207,13 +207,13 @@ def test_the_first_launch_with_the_line_is_stepped_through(
     path = written(tmp_path, SCALE + "scale(ck.stream(), ck.config(1, 128), x, 3)\nraise SystemExit(3)\n")
     begun = ("begin", ck.config(1, 128), True)
     Session.done = []
-    assert debug(path, ["100"])
+    assert debug(Program(path, ("100",)))
     assert Session.done == [begun, "interact", "rewind", "left"]
     Session.done = []
-    assert debug(path, ["100"], 9)
+    assert debug(Program(path, ("100",)), 9)
     assert Session.done == [begun, f"{path}:9", "run", "interact", "rewind", "left"]
     Session.done = []
-    assert not debug(path, ["100"], 900)
+    assert not debug(Program(path, ("100",)), 900)
     assert Session.done == [begun, f"{path}:900", "left"] * 2
     assert [each[3] for each in seen] == [200] * 3
 

@@ -14,7 +14,7 @@ import pytest
 import cudakit as ck
 from cudakit.adapters import numba_kernels, triton_kernels
 from cudakit.adapters.cupy_kernels import cupy_stand_in
-from cudakit.adapters.program import Replaced
+from cudakit.adapters.stand_ins import StandIns
 from cudakit.emulator.resources.allocations import MARKS
 
 pytestmark = pytest.mark.emulator
@@ -177,10 +177,11 @@ def test_parts_of_a_module_that_is_imported_before(monkeypatch: pytest.MonkeyPat
         put(found, "first", 3)
         put(found, "second", 4)
 
-    with Replaced("own_module", replace) as replaced:
+    with StandIns({}, {"own_module": replace}) as replaced:
         assert (module.first, module.second) == (3, 4)
-        assert replaced not in sys.meta_path
-    assert (module.first, module.second) == (1, None)
+        assert sys.meta_path[0] is replaced
+    assert module.first == 1
+    assert not hasattr(module, "second")
 
 
 def test_parts_of_a_module_that_is_imported_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,7 +191,7 @@ def test_parts_of_a_module_that_is_imported_meanwhile(tmp_path: Path, monkeypatc
     for name in ("late_module", "other_module"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     before = list(sys.meta_path)
-    with Replaced("late_module", putting("first", 2)) as replaced:
+    with StandIns({}, {"late_module": putting("first", 2)}) as replaced:
         assert sys.meta_path[0] is replaced
         import late_module  # type: ignore[import-not-found]
         import other_module  # type: ignore[import-not-found]
@@ -198,7 +199,7 @@ def test_parts_of_a_module_that_is_imported_meanwhile(tmp_path: Path, monkeypatc
         assert (late_module.first, other_module.first) == (2, 1)
     assert sys.meta_path == before
     assert late_module.first == 1
-    with Replaced("no_such_module", putting("first", 2)), pytest.raises(ImportError):
+    with StandIns({}, {"no_such_module": putting("first", 2)}), pytest.raises(ImportError):
         import no_such_module  # type: ignore[import-not-found]  # noqa: F401
 
 

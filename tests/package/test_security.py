@@ -10,13 +10,15 @@ from support.syntax import MODULES, PACKAGE, calls
 
 #: Calls that run, start, load or unpickle something, and where they stand: a new place is a decision, and a word there.
 KNOWN = {
-    "exec": {"streams/process.py"},  # Python text that cudakit has generated
+    "exec": {
+        "streams/process.py",  # Python text that cudakit has generated
+        "adapters/program.py",  # the user's own program, in `cudakit run`, `check`, `inspect` and `debug`
+    },
     "eval": {"arrays/replay.py", "jit/launch/bind.py"},  # likewise
     "pickle.load": {"jit/cache/prewarm.py", "jit/compile/worker.py"},
     "pickle.loads": {"jit/compile/worker.py"},
     "subprocess.Popen": {"jit/cache/prewarm.py", "jit/compile/assemble.py"},  # workers; CUDA's assembler of tile code
     "subprocess.run": {"jit/compile/binary.py", "jit/compile/worker.py"},  # a disassembler; NVRTC and nvJitLink apart
-    "runpy.run_path": {"adapters/program.py"},  # the user's own program, in `cudakit check`, `inspect` and `debug`
     "ctypes.CDLL": {
         "system.py",  # the C library that is loaded already; libstdc++
         "jit/compile/worker.py",  # the NVRTC that cuda.pathfinder names
