@@ -21,6 +21,7 @@ from cudakit.adapters.pycuda.allocations import (
 from cudakit.adapters.pycuda.errors import LogicError, translated
 from cudakit.adapters.pycuda.streams import finish_all, stream_of
 from cudakit.errors import ArgumentError, TemplateError, shortened
+from cudakit.jit.compile.elf import bare_name, demangle
 from cudakit.jit.load.config import config
 from cudakit.kernel.kernel import Kernel
 from cudakit.kernel.kernel import Module as Compiled
@@ -252,7 +253,7 @@ class Module:
         self.compiled = compiled
 
     def get_function(self, name: str) -> Function:
-        """Return the kernel with this name.
+        """Return the kernel with this name, which may be mangled.
 
         Raises
         ------
@@ -260,7 +261,7 @@ class Module:
             If there is none.
         """
         try:
-            return Function(self.compiled[name])
+            return Function(self.compiled[bare_name(demangle(name)) if name.startswith("_Z") else name])
         except TemplateError as error:
             raise LogicError(f"cuModuleGetFunction failed: named symbol not found: {error}") from error
 

@@ -17,6 +17,7 @@ from cudakit.emulator.debug.timeline import ALL, Front, Stepper, Timeline
 from cudakit.emulator.machine.memory import plain
 from cudakit.emulator.machine.state import AT_BARRIER, AT_WARP, DONE
 from cudakit.errors import ArgumentError, EmulationError
+from cudakit.jit.compile.elf import bare_name
 
 #: Depth, function, instruction and lanes of a warp at the beginning of a line.
 Mark: TypeAlias = tuple[int, int, int, bytes, Line]
@@ -238,21 +239,9 @@ def where(cursor: Cursor, reason: str) -> Where:
         return Where(*line, "", cursor.block, cursor.warp, (), reason)
     stepper = cursor.stepper
     function = stepper.module.functions[front.function]
-    name = stepper.launch.title if function is stepper.launch.entry else _short(function.name)
+    name = stepper.launch.title if function is stepper.launch.entry else bare_name(plain(function.name))
     lanes = tuple(stepper.lane_id[front.lanes].tolist())
     return Where(*line, name, cursor.block, cursor.warp, lanes, reason)
-
-
-def _short(name: str) -> str:
-    """Return a function's name, which may be mangled, without its parameter types and its return type."""
-    text, depth, start = plain(name), 0, 0
-    for place, letter in enumerate(text):
-        depth += {"<": 1, ">": -1}.get(letter, 0)
-        if letter == "(" and not depth:
-            return text[start:place]
-        if letter == " " and not depth:
-            start = place + 1
-    return text
 
 
 def listing(cursor: Cursor, around: int) -> list[Line]:

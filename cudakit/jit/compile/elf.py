@@ -196,6 +196,18 @@ def demangle(name: str) -> str:
         system.c_library().free(ctypes.c_void_p(address))
 
 
+def bare_name(demangled: str) -> str:
+    """Return the name in a function's demangled name, without its parameter types and its return type."""
+    depth, start = 0, 0
+    for place, letter in enumerate(demangled):
+        depth += {"<": 1, ">": -1}.get(letter, 0)
+        if letter == "(" and not depth:
+            return demangled[start:place]
+        if letter == " " and not depth:
+            start = place + 1
+    return demangled
+
+
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 #: First bytes of a 64-bit ELF file.

@@ -12,7 +12,6 @@ from cudakit.emulator.debug.view import (
     Lane,
     View,
     Where,
-    _short,
     as_html,
     as_text,
     head_of,
@@ -21,6 +20,7 @@ from cudakit.emulator.debug.view import (
     same,
     value_of,
 )
+from cudakit.jit.compile.elf import bare_name
 
 WHERE = Where("f.cu", 7, "x < y;", "f", 1, 2, (0, 1, 2, 5), "step")
 
@@ -120,4 +120,4 @@ def test_what_counts_as_the_same_value() -> None:
     ],
 )
 def test_functions_are_called_by_their_names_without_types(name: str, short: str) -> None:
-    assert _short(name) == short
+    assert bare_name(name) == short
