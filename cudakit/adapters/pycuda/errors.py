@@ -63,7 +63,7 @@ def as_error(error: Exception) -> Exception:
         return KernelFault(text)
     if not isinstance(error, errors.LaunchError) and "CUDA" not in type(error).__name__:
         return error
-    if "memory" in text and ("have" in text or "allow" in text or "OUT_OF_MEMORY" in text):
+    if any(part in text for part in ("memory were asked for", "more than any memory", "OUT_OF_MEMORY")):
         return MemoryError(text)
     if lost_context(error) is not None or (error.__cause__ and lost_context(error.__cause__)):
         return LaunchError(text)
