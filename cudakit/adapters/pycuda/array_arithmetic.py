@@ -32,9 +32,9 @@ def work_on(stream: Any) -> Iterator[Any]:
         yield xp
 
 
-def common_dtype(left: Any, right: Any) -> np.dtype:
-    """Return the dtype of a result by NumPy's rules; an operand is a GPUArray or a number."""
-    return np.result_type(*(getattr(operand, "dtype", operand) for operand in (left, right)))
+def common_dtype(*operands: Any) -> np.dtype:
+    """Return the dtype of a result by NumPy's rules; an operand is an array or a number."""
+    return np.result_type(*(getattr(operand, "dtype", operand) for operand in operands))
 
 
 def scalar_of(operation: str, value: Any, dtype: np.dtype) -> Any:
@@ -79,15 +79,15 @@ def check_contiguous(operation: str, *arrays: Any) -> None:
         )
 
 
-def calculate(operation: str, function: Callable[..., Any], operands: Any, out: Out, stream: Any = None) -> Out:
-    """Store ``function(xp, *operands)`` in the GPUArray `out` and return it. The result is converted as in C.
+def calculate(operation: str, function: str | Callable[..., Any], operands: Any, out: Out, stream: Any = None) -> Out:
+    """Store a function of operands in the GPUArray `out` and return it. The result is converted as in C.
 
     Parameters
     ----------
     operation : str
         Name of the operation, for messages.
-    function : callable
-        Function of the array module and the operands.
+    function : str or callable
+        Name of a universal function, or a function of the array module and the operands.
     operands : sequence of GPUArray or scalar
         Operands; each GPUArray is contiguous, and has the shape of `out` or no axis.
 
@@ -103,8 +103,19 @@ def calculate(operation: str, function: Callable[..., Any], operands: Any, out: 
             raise ArgumentError(f"{operation}: an operand has the shape {array.shape}, and the result {out.shape}")
     with work_on(stream) as xp:
         values = [operand.device_array() if isinstance(operand, Arithmetic) else operand for operand in operands]
-        store(operation, xp, function(xp, *values), out)
+        if isinstance(function, str):
+            if function not in _TRUTHS:
+                _check_real(operation, common_dtype(*values), out)
+            getattr(xp, function)(*values, out=out.device_array(), casting="unsafe")
+        else:
+            store(operation, xp, function(xp, *values), out)
     return out
+
+
+def _check_real(operation: str, dtype: np.dtype, out: Any) -> None:
+    """Refuse a complex result for a real array."""
+    if dtype.kind == "c" and out.dtype.kind != "c":
+        raise ArgumentError(f"{operation}: the result is {dtype}, and its array {out.dtype}: take .real or abs")
 
 
 def store(operation: str, xp: Any, result: Any, out: Any) -> None:
@@ -115,8 +126,7 @@ def store(operation: str, xp: Any, result: Any, out: Any) -> None:
     ArgumentError
         The result is complex and `out` is real.
     """
-    if result.dtype.kind == "c" and out.dtype.kind != "c":
-        raise ArgumentError(f"{operation}: the result is {result.dtype}, and its array {out.dtype}: take .real or abs")
+    _check_real(operation, result.dtype, out)
     target = out.device_array()
     if target.shape != result.shape:
         result = xp.broadcast_to(result, target.shape)
@@ -128,26 +138,22 @@ def _quotient(xp: Any, left: Any, right: Any) -> Any:
     if common_dtype(left, right).kind not in "iub":
         return xp.true_divide(left, right)
     floor = xp.floor_divide(left, right)
-    return floor + ((floor * right != left) & ((left < 0) != (right < 0)))
+    return floor + ((floor * right != left) & ((right < 0) != (left < 0)))
 
 
 def _power(xp: Any, left: Any, right: Any) -> Any:
     """Return the power, of integers in double precision as in C."""
     if common_dtype(left, right).kind in "iub":
-        return xp.power(left, xp.asarray(right).astype(np.float64))
+        return xp.power(left, right.astype(np.float64))
     return xp.power(left, right)
 
 
-def of_xp(name: str) -> Callable[..., Any]:
-    """Return a function that calls the array module's function `name`."""
-    return lambda xp, *operands: getattr(xp, name)(*operands)
-
-
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "+": of_xp("add"), "-": of_xp("subtract"), "*": of_xp("multiply"), "/": _quotient, "**": _power,
-    "==": of_xp("equal"), "!=": of_xp("not_equal"), "<": of_xp("less"), "<=": of_xp("less_equal"),
-    ">": of_xp("greater"), ">=": of_xp("greater_equal"),
+_FUNCTIONS: dict[str, str | Callable[..., Any]] = {
+    "+": "add", "-": "subtract", "*": "multiply", "/": _quotient, "**": _power,
+    "==": "equal", "!=": "not_equal", "<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal",
 }  # fmt: skip
+#: Functions whose results are truth values, of complex operands too.
+_TRUTHS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 #: Numbers beside which an operation returns a copy of the array, with the array's dtype.
 _NEUTRAL = {"+": 0, "-": 0, "/": 1}
 
@@ -294,9 +300,11 @@ class Arithmetic:
         if out is None:
             out = larger_of("mul_add", self, other).new_like_me(common_dtype(self, other))
         factors = scalar_of("mul_add", selffac, self.dtype), scalar_of("mul_add", otherfac, other.dtype)
-        return calculate(
-            "mul_add", lambda xp, left, right: factors[0] * left + factors[1] * right, (self, other), out, stream
-        )
+
+        def combine(xp: Any, left: Any, right: Any) -> Any:
+            return xp.multiply(left, factors[0]) + xp.multiply(right, factors[1])
+
+        return calculate("mul_add", combine, (self, other), out, stream)
 
     __add__ = __radd__ = _binary("+")
     __sub__, __mul__, __pow__ = _binary("-"), _binary("*"), _binary("**")
@@ -312,10 +320,10 @@ class Arithmetic:
         return self
 
     def __neg__(self) -> Self:
-        return calculate("-GPUArray", of_xp("negative"), (self,), self.new_like_me())
+        return calculate("-GPUArray", "negative", (self,), self.new_like_me())
 
     def __abs__(self) -> Self:
-        return calculate("abs", of_xp("abs"), (self,), self.new_like_me(self._real_dtype()))
+        return calculate("abs", lambda xp, array: xp.abs(array), (self,), self.new_like_me(self._real_dtype()))
 
     def _real_dtype(self) -> np.dtype:
         """Return the dtype of the real parts."""
@@ -339,6 +347,6 @@ class Arithmetic:
         """Return the conjugates of complex elements, in new memory or in `out`."""
         if self.dtype.kind != "c":
             return self
-        return calculate("conj", of_xp("conj"), (self,), self.new_like_me() if out is None else out)
+        return calculate("conj", "conj", (self,), self.new_like_me() if out is None else out)
 
     conjugate = conj

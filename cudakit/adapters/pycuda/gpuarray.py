@@ -103,9 +103,9 @@ def arange(*args: Any, **kwargs: Any) -> GPUArray:
     """
     stream = kwargs.pop("stream", None)
     values, dtype = (args[:-1], args[-1]) if args and isinstance(args[-1], np.dtype) else (args, None)
-    names = {0: (), 1: ("stop",), 2: ("start", "stop"), 3: ("start", "stop", "step")}.get(len(values))
-    named = dict(zip(names or (), values, strict=True)) | ({} if dtype is None else {"dtype": dtype})
-    if names is None or named.keys() & kwargs.keys() or kwargs.keys() - {"start", "stop", "step", "dtype"}:
+    names = ("stop",) if len(values) == 1 else ("start", "stop", "step")
+    named = dict(zip(names, values, strict=False)) | ({} if dtype is None else {"dtype": dtype})
+    if len(values) > len(names) or named.keys() & kwargs.keys() or kwargs.keys() - {"start", "stop", "step", "dtype"}:
         raise ArgumentError(
             f"arange takes start, stop, step and dtype, each once, got {shortened(args)} and {shortened(kwargs)}"
         )
@@ -238,6 +238,15 @@ def multi_put(
 
 
 def _put(values: GPUArray, indices: GPUArray, target: GPUArray, stream: Any) -> None:
+    """Store ``target[indices] = values``.
+
+    Raises
+    ------
+    ArgumentError
+        There are not as many values as indices.
+    """
+    if values.size != indices.size:
+        raise ArgumentError(f"multi_put: {indices.size} indices have {values.size} values")
     with work_on(stream):
         target.reshape(target.size).device_array()[indices.device_array()] = values.reshape(values.size).device_array()
 
@@ -342,7 +351,7 @@ def _extreme_of_two(name: str) -> Callable[..., GPUArray]:
         array = a if isinstance(a, GPUArray) else b
         operands = [x if isinstance(x, GPUArray) else scalar_of(name, x, array.dtype) for x in (a, b)]
         out = empty_like(array) if out is None else out
-        return calculate(name, lambda xp, x, y: getattr(xp, f"f{name[:3]}")(x, y), operands, out, stream)
+        return calculate(name, f"f{name[:3]}", operands, out, stream)
 
     choose.__doc__ = f"Return the {name} of two arrays, or of an array and a number, in the array's dtype."
     return choose
@@ -459,7 +468,9 @@ def _logical(name: str, count: int) -> Callable[..., GPUArray]:
             out = GPUArray(arrays[0].shape if arrays else (), bool, allocator or mem_alloc)
         if out.dtype != bool:
             raise ArgumentError(f"{name}: out is an array of bool, got {out.dtype}")
-        return calculate(name, lambda xp, *values: xp.asarray(getattr(xp, name)(*values)), operands, out)
+        return calculate(
+            name, lambda xp, *values: getattr(xp, name)(*(xp.asarray(value) != 0 for value in values)), operands, out
+        )
 
     calculate_truth.__doc__ = f"Return NumPy's `{name}` of arrays or numbers as an array of bool."
     return calculate_truth

@@ -36,8 +36,8 @@ def _make(name: str, *values: Any, **fields: Any) -> np.ndarray:
     names = dtype.names or ()
     rest = names[len(values) :]
     if len(values) > len(names) or set(fields) != set(rest):
-        got = [*map(repr, values), *(f"{field}={value!r}" for field, value in fields.items())]
-        raise ArgumentError(f"make_{name} takes {len(names)} values ({', '.join(names)}), got ({', '.join(got)})")
+        arguments = [*map(repr, values), *(f"{field}={value!r}" for field, value in fields.items())]
+        raise ArgumentError(f"make_{name} takes {len(names)} values ({', '.join(names)}), got ({', '.join(arguments)})")
     return np.array((*values, *(fields[field] for field in rest)), dtype)
 
 
