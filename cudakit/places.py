@@ -259,13 +259,15 @@ def stream() -> Stream | EmulatedStream:
     """
     place = default_place()
     if place.unit == "steps":
-        _say_emulated(place.limits().arch)
+        say_emulated()
     new_stream: Stream | EmulatedStream = place.stream()
     return new_stream
 
 
 @functools.cache
-def _say_emulated(arch: str) -> None:
+def say_emulated() -> None:
+    """Warn, the first time, that kernels run on the emulator."""
+    arch = default_place().limits().arch
     file, _, line = witnesses.call_site().rpartition(":")
     message = (
         f"there is no CUDA driver or no GPU here: kernels run on the emulator, as {arch}, on NumPy arrays "

@@ -14,22 +14,29 @@ import sys
 import traceback
 import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 
 from cudakit.adapters import core_stand_in, numba_kernels, triton_kernels
 from cudakit.adapters.cupy_kernels import cupy_stand_in
-from cudakit.adapters.stand_ins import Find, StandIns
+from cudakit.adapters.pycuda import PACKAGES
+from cudakit.adapters.stand_ins import Find, Put, Replace, StandIns
 from cudakit.emulator.face import EmulatedThreads, Finding, Report, begin, check, counters, strict
 from cudakit.errors import ArgumentError, CompileError, CudakitError, EmulatorWarning, LaunchError
+from cudakit.places import say_emulated
 from cudakit.streams.devices import has_gpu
-from cudakit.streams.witnesses import Witness, Work, is_own, witnessing
+from cudakit.streams.witnesses import Witness, Work, call_site, is_own, witnessing
 
 PyCUDA: TypeAlias = Literal["ours", "theirs"]
+_OLD_CORE = "cuda.core.experimental"
+_LIBRARY = re.compile(r"\blib(?:cu|nv|nccl)[\w.-]*|\bcu(?:blas|fft|rand|solver|sparse|dnn|tensor)\w*", re.IGNORECASE)
+P = ParamSpec("P")
+T = TypeVar("T")
 _ERROR = re.compile(r"^(?P<file>[^\n]*?):(?P<line>\d+): error: ", re.MULTILINE)
 _PLACE = re.compile(r"\(PTX line (?P<ptx>\d+)(?:, (?P<file>[^()]*?):(?P<line>\d+)(?=[,)]))?")
 
@@ -50,6 +57,18 @@ def fault_of(error: Exception, program: str = "") -> Finding:
         lines = [(program, frame.lineno) for frame in frames if frame.filename == program]
     file, line = (lines or [("", 0)])[-1]
     return Finding("error", kernel, file, int(line or 0), "", text)
+
+
+def _missing_library(error: BaseException) -> str:
+    """Return what a program has called that needs a GPU's own library, if that ended it on the emulator; else ""."""
+    use = "launch its kernels by ck.Kernel, or run it on a machine with a GPU"
+    if type(error).__name__ == "DynamicLibNotFoundError":  # its class is not public
+        names = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+        call = next((name for name in names if name.startswith("cuda.bindings.")), "cuda.bindings")
+        return f"the program calls the CUDA driver itself, by {call}, and there is none here: {use}"
+    if isinstance(error, OSError | ImportError) and (library := _LIBRARY.search(str(error))) is not None:
+        return f"the program loads {library[0]}, a library for GPUs, and there is none here: {use}"
+    return ""
 
 
 @dataclass(frozen=True)
@@ -126,7 +145,9 @@ class Program:
         try:
             exec(self._load(main), main.__dict__)
         except BaseException as error:
-            self.raised, self.trace = error, _own_frames_removed(error.__traceback__, main)
+            trace = _own_frames_removed(error.__traceback__, main)
+            if trace is not None or not isinstance(error, CudakitError):
+                self.raised, self.trace = error, trace
             raise
         return main.__dict__
 
@@ -202,7 +223,7 @@ def _own_frames_removed(trace: TracebackType | None, main: ModuleType) -> Traceb
         trace = trace.tb_next
     if trace is None:  # raised by an import before the program's first line, or by the compiler
         trace = whole
-        while trace is not None and (is_own(file := trace.tb_frame.f_code.co_filename) or file.startswith("<frozen ")):
+        while trace is not None and is_own(trace.tb_frame.f_code.co_filename):
             trace = trace.tb_next
     return trace
 
@@ -218,33 +239,122 @@ def _restored() -> Iterator[None]:
         sys.path[:], sys.argv[:] = former_path, former_arguments
 
 
-def _find_pycuda(name: str) -> ModuleType | None:
-    own = f"cudakit.adapters.{name}"
-    try:
-        return importlib.import_module(own)
-    except ModuleNotFoundError as error:
-        if error.name != own:
-            raise
-        return None
-
-
 def stand_ins(on_gpu: bool, pycuda: PyCUDA | None = None) -> StandIns:
     """Return the stand-ins of a program, as a context.
 
     Parameters
     ----------
     on_gpu : bool
-        Whether the program runs on a GPU. There only PyCUDA is replaced, if it is not installed.
+        Whether the program runs on a GPU. There PyCUDA is replaced if it is not installed, and old names of cuda.core
+        are added.
     pycuda : {"ours", "theirs"}, optional
         PyCUDA that the program gets. Default: PyCUDA itself on a GPU if it is installed, else cudakit's.
+
+    Raises
+    ------
+    CudakitError
+        If PyCUDA itself is asked for without a GPU.
     """
+    if pycuda == "theirs" and not on_gpu:
+        raise CudakitError("--pycuda=theirs needs a GPU: the emulator runs programs of PyCUDA with --pycuda=ours")
     if pycuda is None:
         pycuda = "theirs" if on_gpu and importlib.util.find_spec("pycuda") is not None else "ours"
-    packages: dict[str, Find] = {"pycuda": _find_pycuda} if pycuda == "ours" else {}
+    packages: dict[str, Find] = {_OLD_CORE: _old_core}
+    if pycuda == "ours":
+        packages |= PACKAGES
+    shared = [name for name in packages if name.startswith("cudakit.")]
+    children: dict[str, Replace] = {
+        "multiprocessing.spawn": partial(_spawning, pycuda),
+        "multiprocessing.forkserver": _forkserver,
+    }
     if on_gpu:
-        return StandIns(packages, {})
-    packages |= {"cupy": cupy_stand_in().get, "cuda.core": core_stand_in.find}
-    return StandIns(packages, {"numba.cuda": numba_kernels.replace, "triton": triton_kernels.replace}, ["cuda.core"])
+        return StandIns(packages, children, shared)
+    packages |= {"cupy": _with_warning(cupy_stand_in().get), "cuda.core": _find_core}
+    parts: dict[str, Replace] = {
+        "numba.cuda": _with_warning(numba_kernels.replace),
+        "triton": _with_warning(triton_kernels.replace),
+    }
+    return StandIns(packages, parts | children, ["cuda.core", *shared])
+
+
+def _with_warning(function: Callable[P, T]) -> Callable[P, T]:
+    """Return the function, before which the program is warned once that it runs on the emulator."""
+
+    def call(*arguments: P.args, **keywords: P.kwargs) -> T:
+        say_emulated()
+        return function(*arguments, **keywords)
+
+    return call
+
+
+def _find_core(name: str) -> ModuleType | None:
+    # cuda.core gives itself the name of its part for one version of CUDA, such as cuda.core.cu13.
+    return core_stand_in.find(re.sub(r"^cuda\.core\.cu\d+", "cuda.core", name))
+
+
+def _old_core(name: str) -> ModuleType | None:
+    """Return the module of cuda.core for its name of old, which began with ``cuda.core.experimental``."""
+    new = f"cuda.core{name.removeprefix(_OLD_CORE)}"
+    if name == _OLD_CORE:
+        text = f"{name} is cuda.core now: import {new}; cudakit run accepts the old name"
+        file, _, line = call_site().rpartition(":")
+        warnings.warn_explicit(text, FutureWarning, file, int(line))
+    try:
+        return importlib.import_module(new)
+    except ModuleNotFoundError as error:
+        if error.name != new:
+            raise
+        return None
+
+
+def _begin(pycuda: PyCUDA | None) -> None:
+    """Put in the stand-ins of a program, until the process ends."""
+    stack = contextlib.ExitStack()
+    atexit.register(stack.close)  # it is called after the program's own functions
+    on_gpu = is_gpu_here()
+    stack.enter_context(stand_ins(on_gpu, pycuda))
+    if not on_gpu:
+        stack.enter_context(strict())
+
+
+def _begin_child(pycuda: PyCUDA) -> None:
+    warnings.simplefilter("ignore", EmulatorWarning)  # the parent has said it
+    _begin(pycuda)
+
+
+class _Child:
+    """A value that puts in the stand-ins where a child process unpickles it."""
+
+    def __init__(self, pycuda: PyCUDA) -> None:
+        self._pycuda = pycuda
+
+    def __reduce__(self) -> Any:
+        return _begin_child, (self._pycuda,)
+
+
+def _spawning(pycuda: PyCUDA, module: Any, put: Put) -> None:
+    """Let processes that multiprocessing spawns begin with the stand-ins of their parent."""
+    prepare = module.get_preparation_data
+    put(module, "get_preparation_data", lambda name: {"cudakit": _Child(pycuda), **prepare(name)})
+
+
+def _forkserver(module: Any, put: Put) -> None:
+    """Let the server of multiprocessing import no program, since stand-ins are put in by its children."""
+    put(module._forkserver, "_preload_modules", [])
+
+
+def is_gpu_here() -> bool:
+    """Return whether a GPU is here, without a start of CUDA, which would forbid that the program forks."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    try:
+        from cuda.bindings import nvml
+
+        nvml.init_v2()
+        count: int = nvml.device_get_count_v2()
+    except Exception:  # no such module, no such library, or an error of it: the driver itself is asked
+        return has_gpu()
+    first = (visible or "0").partition(",")[0].strip()
+    return visible != "" and count > 0 and (not first.lstrip("-").isdigit() or 0 <= int(first) < count)
 
 
 @contextlib.contextmanager
@@ -280,13 +390,13 @@ def run_process(program: Program) -> None:
     """
     if not sys.flags.safe_path:
         del sys.path[0]  # the folder of the command
-    stack = contextlib.ExitStack()
-    atexit.register(stack.close)  # it is called after the program's own functions
-    on_gpu = has_gpu()
-    stack.enter_context(stand_ins(on_gpu, program.pycuda))
-    if not on_gpu:
-        stack.enter_context(strict())
-    program.execute()
+    _begin(program.pycuda)
+    try:
+        program.execute()
+    except Exception as error:
+        if not is_gpu_here() and (text := _missing_library(error)):
+            error.add_note(f"cudakit: {text}")
+        raise
 
 
 def run(path: str | os.PathLike[str], *arguments: str, pycuda: PyCUDA | None = None) -> dict[str, Any]:
@@ -315,7 +425,7 @@ def run(path: str | os.PathLike[str], *arguments: str, pycuda: PyCUDA | None = N
         Exceptions of the program, ``SystemExit`` too.
     """
     program = Program(Path(path), arguments, pycuda=pycuda)
-    on_gpu = has_gpu()
+    on_gpu = is_gpu_here()
     with _restored(), stand_ins(on_gpu, pycuda), contextlib.nullcontext() if on_gpu else strict():
         return program.execute()
 
@@ -388,14 +498,9 @@ def examine(program: Program, checked: bool = False, schedules: int = 0) -> Ran:
         except CudakitError as error:
             faults = (fault_of(error, program.file),)
         except Exception as error:
-            if type(error).__name__ != "DynamicLibNotFoundError":
+            if not (text := _missing_library(error)):
                 raise
-            # Its own class is not public.
-            fault = CudakitError(
-                "the program calls the CUDA driver itself, as cuda.core's Device and Program do, and there is none "
-                f"here: launch its kernels by ck.Kernel, or run it on a machine with a GPU ({str(error)[:80]}…)"
-            )
-            faults = (fault_of(fault.with_traceback(error.__traceback__), program.file),)
+            faults = (fault_of(CudakitError(text).with_traceback(error.__traceback__), program.file),)
         except SystemExit as left:
             status = left.code if isinstance(left.code, int) else int(left.code is not None)
     return Ran(report, (*(check_report.findings if check_report is not None else ()), *faults), status)

@@ -6,6 +6,7 @@ it from ``sys.modules``.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.abc
 import importlib.util
 import sys
@@ -16,11 +17,13 @@ from typing import Any, ClassVar, TypeAlias
 
 #: Function that replaces a part of a module: ``put(owner, name, value)``.
 Put: TypeAlias = Callable[[Any, str, Any], None]
-#: Function that returns the module for a full name, such as ``cupy.cuda``, or None.
+#: Function that replaces parts of a module, by a `Put`.
+Replace: TypeAlias = Callable[[Any, Put], None]
+#: Function that returns the module for a full name, such as ``cupy.cuda``, or None. A `ModuleNotFoundError` says why.
 Find: TypeAlias = Callable[[str], ModuleType | None]
 _MISSING = object()
 #: Packages that get the real modules where a program gets stand-ins.
-_KEEPERS = frozenset({"cudakit", "cuda", "numba", "numba_cuda", "numba_cuda_mlir", "triton", "torch", "importlib"})
+_KEEPERS = frozenset({"cudakit", "cuda", "numba", "numba_cuda", "numba_cuda_mlir", "triton", "torch"})
 
 
 class StandIns(importlib.abc.MetaPathFinder):
@@ -29,7 +32,7 @@ class StandIns(importlib.abc.MetaPathFinder):
     Parameters
     ----------
     packages : dict
-        Packages that are replaced whole. Each has a function that returns the module for a full name, or None.
+        Packages that are replaced whole. Each has a function that returns the module for a full name.
     parts : dict
         Modules in which parts are replaced. Each has a function of the module and a `Put`.
     shared : collection of str
@@ -39,10 +42,10 @@ class StandIns(importlib.abc.MetaPathFinder):
     def __init__(
         self,
         packages: Mapping[str, Find],
-        parts: Mapping[str, Callable[[Any, Put], None]],
+        parts: Mapping[str, Replace] | None = None,
         shared: Sequence[str] = (),
     ) -> None:
-        self._packages, self._parts, self._shared = dict(packages), dict(parts), frozenset(shared)
+        self._packages, self._parts, self._shared = dict(packages), dict(parts or {}), frozenset(shared)
         self._former: list[tuple[Any, str, Any]] = []
         self._former_modules: dict[str, ModuleType] = {}
         self._searched: set[str] = set()
@@ -60,7 +63,8 @@ class StandIns(importlib.abc.MetaPathFinder):
         sys.meta_path.remove(self)
         for owner, name, former in reversed(self._former):
             if former is _MISSING:
-                delattr(owner, name)
+                with contextlib.suppress(AttributeError):  # the program has deleted it
+                    delattr(owner, name)
             else:
                 setattr(owner, name, former)
         self._former.clear()
@@ -72,7 +76,13 @@ class StandIns(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find the spec of a stand-in, or of a real module that will be changed, as `MetaPathFinder` does."""
+        """Find the spec of a stand-in, or of a real module that will be changed, as `MetaPathFinder` does.
+
+        Raises
+        ------
+        ModuleNotFoundError
+            For a name that the stand-in lacks, with the stand-in's own words.
+        """
         package = self._package(fullname)
         if fullname in self._searched or (package is None and fullname not in self._parts):
             return None
@@ -86,18 +96,35 @@ class StandIns(importlib.abc.MetaPathFinder):
 
             real.loader.exec_module = exec_module  # type: ignore[method-assign]
             return real
-        module = self._stand_in(package, fullname) if package is not None else None
+        if package is None or (package in self._shared and _importer()[0] in _KEEPERS):
+            return None
+        module = self._stand_in(package, fullname)
+        # A package: by its path Python asks this finder for names that it lacks.
         return ModuleSpec(fullname, _Loader(module), is_package=True) if module is not None else None
 
     def _stand_in(self, package: str, fullname: str) -> ModuleType | None:
         """Return a whole module of a package, which may also be an attribute of its parent."""
-        module = self._packages[package](fullname)
-        if module is None:
-            parent, _, name = fullname.rpartition(".")
-            value = getattr(sys.modules.get(parent), name, None)
-            module = value if isinstance(value, ModuleType) else None
+        parent, _, name = fullname.rpartition(".")
+        try:
+            module = self._packages[package](fullname)
+            if module is None and parent in sys.modules:
+                value = getattr(sys.modules[parent], name)
+                module = value if isinstance(value, ModuleType) else None
+        except (AttributeError, ModuleNotFoundError) as error:
+            if isinstance(error, ModuleNotFoundError) and error.name != fullname:
+                raise
+            callers = _importer()[1]
+            if "_find_and_load" in callers and not str(error).startswith("module '"):
+                # After `from module import name` Python would go on without the words of an error with that name.
+                raise ModuleNotFoundError(
+                    str(error), name=None if "_handle_fromlist" in callers else fullname
+                ) from None
+            return None
         if module is not None:
             self._loaded.add(fullname)
+            if parent in sys.modules:  # importing makes the module an attribute of its parent
+                former = ModuleType.__getattribute__(sys.modules[parent], "__dict__").get(name, _MISSING)
+                self._former.append((sys.modules[parent], name, former))
         return module
 
     def _real(self, fullname: str) -> ModuleSpec | None:
@@ -120,7 +147,10 @@ class StandIns(importlib.abc.MetaPathFinder):
             replace(module, self._put)
         package = self._package(fullname)
         if package is not None and package in self._shared:
-            stand_in = self._packages[package](fullname)
+            try:
+                stand_in = self._packages[package](fullname)
+            except ModuleNotFoundError:
+                return
             if stand_in is not None and not isinstance(module, _Shared):
                 _Shared.stand_ins[module] = stand_in
                 self._former.append((module, "__class__", module.__class__))
@@ -129,6 +159,18 @@ class StandIns(importlib.abc.MetaPathFinder):
     def _put(self, owner: Any, name: str, value: Any) -> None:
         self._former.append((owner, name, getattr(owner, name, _MISSING)))
         setattr(owner, name, value)
+
+
+def _importer() -> tuple[str, list[str]]:
+    """Return the top package of the code that imports or asks for a name, and the functions of importlib above it."""
+    frame, functions = sys._getframe(2), list[str]()
+    while frame.f_back is not None:
+        name = str(frame.f_globals.get("__name__", ""))
+        if name != __name__ and not name.startswith("importlib"):
+            return name.partition(".")[0], functions
+        functions.append(frame.f_code.co_name)
+        frame = frame.f_back
+    return "", functions
 
 
 class _Loader(importlib.abc.Loader):
@@ -154,8 +196,7 @@ class _Shared(ModuleType):
     def __getattribute__(self, name: str) -> Any:
         if name.startswith("__") and name not in ("__all__", "__dict__"):
             return super().__getattribute__(name)
-        caller = str(sys._getframe(1).f_globals.get("__name__", ""))
-        if caller.partition(".")[0] in _KEEPERS:
+        if _importer()[0] in _KEEPERS:
             return super().__getattribute__(name)
         try:
             return getattr(_Shared.stand_ins[self], name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import sys
 import threading
 import weakref
@@ -31,8 +32,11 @@ def call_site() -> str:
 
 @functools.lru_cache(4096)
 def is_own(file: str) -> bool:
-    """Return whether the code of `file` is cudakit's: its package, a generated function, or ``contextlib``."""
-    return file.startswith((_PACKAGE, "<launch of ", "<call of ")) or file == contextlib.__file__
+    """Return whether the code of `file` is cudakit's: its package, generated code, ``contextlib`` or imports."""
+    return file.startswith((_PACKAGE, "<launch of ", "<call of ", "<frozen ")) or file in (
+        contextlib.__file__,
+        importlib.__file__,
+    )
 
 
 Kind: TypeAlias = Literal["kernel", "copy", "fill", "host", "compile", "graph"]

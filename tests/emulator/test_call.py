@@ -355,7 +355,7 @@ def test_where_there_is_no_gpu_a_stream_is_the_emulators_and_says_so_once(monkey
     from cudakit.streams import devices
 
     monkeypatch.setattr(devices, "has_gpu", lambda: False)
-    places._say_emulated.cache_clear()
+    places.say_emulated.cache_clear()
     with pytest.warns(ck.EmulatorWarning, match="no CUDA driver or no GPU") as caught:
         first, second = ck.stream(), ck.stream()
     assert len(caught) == 1

@@ -235,7 +235,7 @@ def test_which_place_a_stream_is_of(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_stream_of_the_emulator_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(places, "default_place", places.emulator)
-    places._say_emulated.cache_clear()
+    places.say_emulated.cache_clear()
     with pytest.warns(ck.errors.EmulatorWarning, match="there is no CUDA driver or no GPU here: .*, as sm_") as told:
         made = ck.stream()
     assert told[0].filename == __file__
@@ -247,7 +247,7 @@ def test_a_stream_of_the_emulator_is_said_once(monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_warning_of_a_pipelines_stream_names_the_callers_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(places, "default_place", places.emulator)
-    places._say_emulated.cache_clear()
+    places.say_emulated.cache_clear()
     pipeline = ck.Pipeline([lambda item, stream: item])
     with pytest.warns(ck.errors.EmulatorWarning, match="there is no CUDA driver") as caught:
         assert len(list(pipeline(np.zeros((2, 3), np.float32)))) == 2

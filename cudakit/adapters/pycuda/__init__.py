@@ -6,13 +6,10 @@ Each module of PyCUDA is the module of the same name in this package. Programs n
 from __future__ import annotations
 
 import importlib
-import importlib.abc
-import importlib.machinery
-import importlib.util
 import sys
-from collections.abc import Sequence
 from types import ModuleType
 
+from cudakit.adapters.stand_ins import Find, StandIns
 from cudakit.errors import LaunchError
 
 __all__ = ["install", "uninstall"]
@@ -37,34 +34,28 @@ _ABSENT = {
 }
 
 
-class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """A finder that gives this package's modules for PyCUDA's names."""
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        """Return the spec of a module of PyCUDA, or None for other modules."""
-        root, _, name = fullname.partition(".")
-        if root != "pycuda":
-            return None
-        if name and name not in MODULES:
-            use = _ABSENT.get(name, f"the modules are {', '.join(MODULES)}")
-            raise ModuleNotFoundError(f"{fullname} is not in cudakit's PyCUDA: {use}", name=fullname)
-        return importlib.machinery.ModuleSpec(fullname, self, is_package=not name)
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        """Return the module of this package that has the spec's name."""
-        module = importlib.import_module(f"{__name__}{spec.name.removeprefix('pycuda')}")
-        spec.loader_state = module.__spec__
-        return module
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Give the module, which has run, its own spec back."""
-        if module.__spec__ is not None:
-            module.__spec__ = module.__spec__.loader_state
+def _find(name: str) -> ModuleType:
+    """Return the module of this package for PyCUDA's name of it, such as ``pycuda.driver``."""
+    part = name.removeprefix("pycuda").removeprefix(".")
+    if part and part not in MODULES:
+        raise _absent(part, name)
+    return importlib.import_module(f"{__name__}.{part}" if part else __name__)
 
 
-_finder = _Finder()
+def _find_missing(name: str) -> None:
+    """Raise for the own name of a module of PyCUDA that is not here: ``from pycuda import gl`` asks for it."""
+    if (part := name.removeprefix(f"{__name__}.")) in _ABSENT:
+        raise _absent(part, name)
+
+
+def _absent(part: str, name: str) -> ModuleNotFoundError:
+    use = _ABSENT.get(part, f"the modules are {', '.join(MODULES)}")
+    return ModuleNotFoundError(f"pycuda.{part} is not in cudakit's PyCUDA: {use}", name=name)
+
+
+#: Stand-ins by package. Programs meet the modules' own names where they import a name that is missing.
+PACKAGES: dict[str, Find] = {"pycuda": _find, __name__: _find_missing}
+_stand_ins = StandIns(PACKAGES, shared=[__name__])
 
 
 def install() -> None:
@@ -78,14 +69,11 @@ def install() -> None:
     loaded = sys.modules.get("pycuda")
     if loaded is not None and loaded is not sys.modules[__name__]:
         raise LaunchError("this process has imported PyCUDA already; install cudakit's before the first import of it")
-    if _finder not in sys.meta_path:
-        sys.meta_path.insert(0, _finder)
+    if _stand_ins not in sys.meta_path:
+        _stand_ins.__enter__()
 
 
 def uninstall() -> None:
     """Undo `install`; the names of modules that are imported already stay with those who have them."""
-    if _finder in sys.meta_path:
-        sys.meta_path.remove(_finder)
-    for name in [name for name in sys.modules if name.partition(".")[0] == "pycuda"]:
-        if sys.modules[name].__name__.startswith(__name__):
-            del sys.modules[name]
+    if _stand_ins in sys.meta_path:
+        _stand_ins.__exit__()
