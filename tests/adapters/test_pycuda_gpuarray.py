@@ -474,6 +474,14 @@ def test_reductions(dtype: str) -> None:
         check(gpuarray.subset_max(subset, x), a[places].max())
 
 
+def test_reductions_go_by_the_order_of_memory() -> None:
+    a = np.asfortranarray(values("f4"))
+    indices = to_gpu(np.array([1, 4], np.int32))
+    check(gpuarray.subset_sum(indices, to_gpu(a)), a.ravel("F")[[1, 4]].sum())
+    check(gpuarray.take(to_gpu(a), indices), a.ravel("F")[[1, 4]])
+    check(gpuarray.sum(to_gpu(a > 3)), (a > 3).any())
+
+
 def test_extremes_pass_over_nan() -> None:
     a = np.array([np.nan, 2, -3], np.float32)
     check(gpuarray.min(to_gpu(a)), np.float32(-3))

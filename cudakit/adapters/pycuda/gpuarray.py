@@ -119,7 +119,7 @@ def arange(*args: Any, **kwargs: Any) -> GPUArray:
     first, last, by = (scalar_of("arange", value, element) for value in (start, stop, step))
     new = GPUArray(math.ceil((last - first) / by), element)
     if new.size:
-        calculate("arange", lambda xp: first + xp.arange(new.size).astype(element) * by, (), new, stream)
+        calculate("arange", lambda xp: xp.arange(new.size).astype(element) * by + first, (), new, stream)
     return new
 
 
@@ -365,7 +365,7 @@ minimum, maximum = _extreme_of_two("minimum"), _extreme_of_two("maximum")
 def sum(a: GPUArray, dtype: Any = None, stream: Any = None, allocator: Any = None) -> GPUArray:
     """Return the sum of all elements as an array without axes. Its dtype is `dtype`, or that of `a`."""
     dtype = np.dtype(dtype or a.dtype)
-    return reduce_to("sum", a, dtype, lambda xp, x: xp.sum(x, dtype=dtype), stream, allocator)
+    return reduce_to("sum", a, dtype, lambda xp, x: _sum(xp, x, dtype), stream, allocator)
 
 
 def any(a: GPUArray, stream: Any = None, allocator: Any = None) -> GPUArray:
@@ -387,15 +387,23 @@ def dot(a: GPUArray, b: GPUArray, dtype: Any = None, stream: Any = None, allocat
 def _dot(xp: Any, left: Any, right: Any, dtype: np.dtype) -> Any:
     if left.size != right.size:
         raise ArgumentError(f"dot: the arrays have {left.size} and {right.size} elements")
-    return xp.sum(left.ravel("K").astype(dtype) * right.ravel("K").astype(dtype), dtype=dtype)
+    return _sum(xp, left.ravel("K").astype(dtype) * right.ravel("K").astype(dtype), dtype)
+
+
+def _sum(xp: Any, array: Any, dtype: np.dtype) -> Any:
+    """Return the sum; that of truth values is one, too."""
+    return xp.any(array) if dtype.kind == "b" else xp.sum(array, dtype=dtype)
+
+
+def _part(array: Any, indices: Any) -> Any:
+    """Return elements by their position in memory."""
+    return array.ravel("K")[indices]
 
 
 def subset_sum(subset: GPUArray, a: GPUArray, dtype: Any = None, stream: Any = None, allocator: Any = None) -> GPUArray:
     """Return the sum of ``a[subset]`` as an array without axes."""
     dtype = np.dtype(dtype or a.dtype)
-    return reduce_to(
-        "subset_sum", a, dtype, lambda xp, x, i: xp.sum(xp.take(x, i), dtype=dtype), stream, allocator, subset
-    )
+    return reduce_to("subset_sum", a, dtype, lambda xp, x, i: _sum(xp, _part(x, i), dtype), stream, allocator, subset)
 
 
 def subset_dot(
@@ -404,7 +412,7 @@ def subset_dot(
     """Return the sum of ``a[subset] * b[subset]`` as an array without axes."""
     dtype = np.dtype(dtype or common_dtype(a, b))
     return reduce_to(
-        "subset_dot", a, dtype, lambda xp, x, y, i: _dot(xp, xp.take(x, i), xp.take(y, i), dtype),
+        "subset_dot", a, dtype, lambda xp, x, y, i: _dot(xp, _part(x, i), _part(y, i), dtype),
         stream, allocator, b, subset,
     )  # fmt: skip
 
@@ -438,7 +446,7 @@ def _subset_extreme(name: str) -> Callable[..., GPUArray]:
     def reduce(subset: GPUArray, a: GPUArray, stream: Any = None) -> GPUArray:
         _check_ordered(f"subset_{name}", a)
         return reduce_to(
-            f"subset_{name}", a, a.dtype, lambda xp, x, i: _extreme(xp, xp.take(x, i), name), stream, None, subset
+            f"subset_{name}", a, a.dtype, lambda xp, x, i: _extreme(xp, _part(x, i), name), stream, None, subset
         )
 
     reduce.__doc__ = f"Return the {name}imum of ``a[subset]`` as an array without axes."
