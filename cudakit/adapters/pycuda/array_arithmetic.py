@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any, Self, TypeVar
 
@@ -264,10 +265,10 @@ class Arithmetic:
     dtype: np.dtype
     size: int
 
-    @property
+    @functools.cached_property
     def flags(self) -> ArrayFlags:
-        """Memory order."""
-        raise NotImplementedError
+        """Memory order: ``c_contiguous``, ``f_contiguous``, ``forc``."""
+        return ArrayFlags(self.shape, self.strides, self.dtype.itemsize)
 
     def device_array(self) -> Any:
         """Return the elements as an array of CuPy or NumPy."""

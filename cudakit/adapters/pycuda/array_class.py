@@ -14,7 +14,6 @@ import numpy as np
 from cudakit.adapters.pycuda.allocations import array_at, mem_alloc
 from cudakit.adapters.pycuda.array_arithmetic import Arithmetic, calculate, check_contiguous, scalar_of, store, work_on
 from cudakit.adapters.pycuda.array_layout import (
-    ArrayFlags,
     Layout,
     dense_strides,
     extents_of,
@@ -148,11 +147,6 @@ class GPUArray(Arithmetic):
     def ndim(self) -> int:
         """Number of axes."""
         return len(self.shape)
-
-    @property
-    def flags(self) -> ArrayFlags:
-        """Memory order: ``c_contiguous``, ``f_contiguous``, ``forc``."""
-        return ArrayFlags(self.shape, self.strides, self.itemsize)
 
     @property
     def ptr(self) -> int:
