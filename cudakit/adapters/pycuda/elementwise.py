@@ -1,0 +1,434 @@
+"""Stand-in for ``pycuda.elementwise``: kernels of C statements that run for all elements of arrays.
+
+The kernels are `SourceModule` texts with a loop over the elements, so the statements may use and change ``i``, and use
+``n``, ``tid``, ``cta_start`` and ``total_threads``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from cudakit.adapters.pycuda.c_types import Argument, ScalarArg, VectorArg, dtype_to_ctype, parse_c_arg
+from cudakit.adapters.pycuda.compiler import SourceModule
+from cudakit.adapters.pycuda.driver import Function
+from cudakit.adapters.pycuda.tools import context_dependent_memoize
+from cudakit.errors import ArgumentError, shortened
+
+_Arguments: TypeAlias = str | Sequence[VectorArg | ScalarArg]
+_THREADS, _MOST_BLOCKS = 256, 1024
+_slice = slice
+_LOOPS = {
+    False: ("size_t i", "for (i = cta_start + tid; i < n; i += total_threads)"),
+    True: (
+        "long long i",
+        "for (i = start + (long long)(cta_start + tid) * step; step < 0 ? i > stop : i < stop;\n"
+        "         i += (long long)total_threads * step)",
+    ),
+}
+_TEXT = """\
+#include <pycuda-complex.hpp>
+
+{preamble}
+
+extern "C" __global__ void {name}({arguments})
+{{
+    size_t tid = threadIdx.x, total_threads = (size_t)gridDim.x * blockDim.x;
+    size_t cta_start = (size_t)blockDim.x * blockIdx.x;
+    {counter};
+    {loop_prep};
+    {loop}
+    {{
+        {operation};
+    }}
+    {after_loop};
+}}
+"""
+
+
+def _module(
+    is_range: bool,
+    arguments: Sequence[VectorArg | ScalarArg],
+    operation: str,
+    name: str,
+    keep: bool,
+    options: Any,
+    preamble: str,
+    loop_prep: str,
+    after_loop: str,
+) -> SourceModule:
+    counter, loop = _LOOPS[is_range]
+    text = _TEXT.format(
+        preamble=preamble,
+        name=name,
+        arguments=", ".join(argument.declarator() for argument in arguments),
+        counter=counter,
+        loop_prep=loop_prep,
+        loop=loop,
+        operation=operation,
+        after_loop=after_loop,
+    )
+    return SourceModule(text, options=options, keep=keep, no_extern_c=True)
+
+
+def get_elwise_module(
+    arguments: Sequence[VectorArg | ScalarArg],
+    operation: str,
+    name: str = "kernel",
+    keep: bool = False,
+    options: Any = None,
+    preamble: str = "",
+    loop_prep: str = "",
+    after_loop: str = "",
+) -> SourceModule:
+    """Return a module with a kernel that runs `operation` for i from 0 to n; the last argument is ``n``."""
+    return _module(False, arguments, operation, name, keep, options, preamble, loop_prep, after_loop)
+
+
+def get_elwise_range_module(
+    arguments: Sequence[VectorArg | ScalarArg],
+    operation: str,
+    name: str = "kernel",
+    keep: bool = False,
+    options: Any = None,
+    preamble: str = "",
+    loop_prep: str = "",
+    after_loop: str = "",
+) -> SourceModule:
+    """Return a module with a kernel that runs `operation` for a range of i: its last arguments."""
+    return _module(True, arguments, operation, name, keep, options, preamble, loop_prep, after_loop)
+
+
+def get_elwise_kernel_and_types(
+    arguments: _Arguments,
+    operation: str,
+    name: str = "kernel",
+    keep: bool = False,
+    options: Any = None,
+    use_range: bool = False,
+    **kwargs: str,
+) -> tuple[SourceModule, Function, list[VectorArg | ScalarArg]]:
+    """Return the module, the prepared kernel, and its arguments with those of the loop.
+
+    `kwargs` are `preamble`, `loop_prep` and `after_loop`.
+    """
+    if isinstance(arguments, str):
+        arguments = [parse_c_arg(argument) for argument in arguments.split(",")]
+    bounds = [(np.intp, "start"), (np.intp, "stop"), (np.intp, "step")] if use_range else [(np.uintp, "n")]
+    declared = [*arguments, *(ScalarArg(dtype, bound) for dtype, bound in bounds)]
+    build = get_elwise_range_module if use_range else get_elwise_module
+    module = build(declared, operation, name, keep, options, **kwargs)
+    function = module.get_function(name)
+    function.prepare("".join(argument.struct_char for argument in declared))
+    return module, function, declared
+
+
+def get_elwise_kernel(
+    arguments: _Arguments,
+    operation: str,
+    name: str = "kernel",
+    keep: bool = False,
+    options: Any = None,
+    **kwargs: Any,
+) -> Function:
+    """Return the prepared kernel that runs `operation` for all elements; its last argument is ``n``."""
+    return get_elwise_kernel_and_types(arguments, operation, name, keep, options, **kwargs)[1]
+
+
+def checked(name: str, arguments: Sequence[Argument], args: Sequence[Any]) -> tuple[list[Any], Any]:
+    """Return the arguments of a call, with numbers in their dtypes, and the first array.
+
+    Parameters
+    ----------
+    name : str
+        Name of the kernel.
+    arguments : sequence of Argument
+        Arguments of the kernel.
+    args : sequence
+        Arguments of the call.
+
+    Raises
+    ------
+    ArgumentError
+        The number of arguments, an array's dtype or a number does not fit, or there is no array.
+    RuntimeError
+        An array is not contiguous.
+    """
+    if len(args) != len(arguments):
+        names = ", ".join(argument.name for argument in arguments)
+        raise ArgumentError(f"{name}: expected {len(arguments)} arguments ({names}), got {len(args)}")
+    values, first = [], None
+    for argument, value in zip(arguments, args, strict=True):
+        where = f"{name}: argument {argument.name}"
+        if not isinstance(argument, VectorArg):
+            values.append(_number(where, argument.dtype, value))
+            continue
+        if not hasattr(value, "gpudata"):
+            raise ArgumentError(
+                f"{where}: expected a GPUArray of {argument.dtype}, got {type(value).__name__}: {shortened(value)}; "
+                "copy it by gpuarray.to_gpu"
+            )
+        if value.dtype != argument.dtype and not _are_integers(value.dtype, argument.dtype):
+            raise ArgumentError(
+                f"{where}: expected a GPUArray of {argument.dtype}, got one of {value.dtype}; convert it by "
+                f"x.astype(numpy.{argument.dtype})"
+            )
+        if not value.flags.forc:
+            raise RuntimeError(f"{where}: the array is not contiguous; use x.copy()")
+        values.append(value)
+        first = value if first is None else first
+    if first is None:
+        raise ArgumentError(f"{name}: expected at least one array among the arguments")
+    return values, first
+
+
+def _are_integers(dtype: np.dtype, other: np.dtype) -> bool:
+    """Return whether both dtypes are integers of one size, whose bytes a kernel may read as either."""
+    return dtype.itemsize == other.itemsize and {dtype.kind, other.kind} <= set("iub")
+
+
+def _number(where: str, dtype: np.dtype, value: Any) -> Any:
+    if dtype.kind == "V":
+        return value
+    number = np.asarray(value)
+    if number.ndim or (not np.can_cast(number.dtype, dtype, "same_kind") and number.dtype.kind not in "iub"):
+        raise ArgumentError(f"{where}: expected a number of {dtype}, got {type(value).__name__}: {shortened(value)}")
+    try:
+        return dtype.type(value)
+    except (OverflowError, ValueError) as error:
+        raise ArgumentError(f"{where}: expected a number of {dtype}, got {shortened(value)}: {error}") from None
+
+
+class ElementwiseKernel:
+    """A kernel of C statements that run for all elements ``i`` of its arrays.
+
+    Parameters
+    ----------
+    arguments : str or sequence of VectorArg and ScalarArg
+        C declarations, such as ``"float a, float *x"``.
+    operation : str
+        C statements, such as ``"x[i] = a * x[i]"``.
+    name : str
+        Name of the kernel.
+    keep : bool
+        Whether the compiler keeps its files.
+    options : sequence of str, optional
+        Options of the compiler.
+    **kwargs : str
+        `preamble`, `loop_prep` and `after_loop`: C++ before the kernel, before its loop and after its loop.
+    """
+
+    def __init__(
+        self,
+        arguments: _Arguments,
+        operation: str,
+        name: str = "kernel",
+        keep: bool = False,
+        options: Any = None,
+        **kwargs: str,
+    ) -> None:
+        self.gen_kwargs = {
+            **kwargs, "keep": keep, "options": options, "name": name, "operation": operation, "arguments": arguments,
+        }  # fmt: skip
+        self._generated: dict[bool, tuple[SourceModule, Function, list[VectorArg | ScalarArg]]] = {}
+
+    def get_texref(self, name: str, use_range: bool = False) -> Any:
+        """Return the texture reference with this name in the kernel's preamble."""
+        return self.generate_stride_kernel_and_types(use_range)[0].get_texref(name)
+
+    def generate_stride_kernel_and_types(
+        self, use_range: bool
+    ) -> tuple[SourceModule, Function, list[VectorArg | ScalarArg]]:
+        """Return the module, the kernel and its arguments; compiled at the first call."""
+        if use_range not in self._generated:
+            self._generated[use_range] = get_elwise_kernel_and_types(use_range=use_range, **self.gen_kwargs)
+        return self._generated[use_range]
+
+    def __call__(self, *args: Any, range: slice | None = None, slice: slice | None = None, stream: Any = None) -> None:
+        """Run the statements for all elements of the first array, or for those of a range or a slice.
+
+        Parameters
+        ----------
+        *args : GPUArray or number
+            Arguments of the kernel. Arrays are contiguous.
+        range : slice, optional
+            Values of ``i``: start, stop and step as they are.
+        slice : slice, optional
+            Values of ``i``, with Python's rules for the size of the first array.
+        stream : Stream, optional
+            Stream to run on. Default: the default stream.
+
+        Raises
+        ------
+        ArgumentError
+            An argument does not fit.
+        RuntimeError
+            An array is not contiguous.
+        """
+        is_range, name = range is not None or slice is not None, self.gen_kwargs["name"]
+        _, function, declared = self.generate_stride_kernel_and_types(is_range)
+        values, first = checked(name, declared[: -3 if is_range else -1], args)
+        if slice is not None and range is not None:
+            raise TypeError(f"{name}: expected range= or slice=, got both")
+        if slice is not None:
+            range = _slice(*slice.indices(first.size))
+        if range is not None:
+            bounds = range.start or 0, range.stop, range.step or 1
+            count = -((bounds[0] - bounds[1]) // bounds[2])
+            values += map(np.intp, bounds)
+        else:
+            count = first.mem_size
+            values.append(np.uintp(count))
+        if count > 0:
+            blocks = min(-(-count // _THREADS), _MOST_BLOCKS)
+            function(*values, block=(_THREADS, 1, 1), grid=(blocks, 1), stream=stream)
+
+
+def _of_dtypes(names: str, arguments: str, operation: str, name: str) -> Callable[..., Function]:
+    """Return a function from dtypes to the prepared kernel.
+
+    Parameters
+    ----------
+    names : str
+        Parameters of the function: dtypes, or texts.
+    arguments, operation, name : str
+        Declarations, statements and name of the kernel. ``{dtype_x}`` is the C type of that parameter, or its text.
+    """
+    parameters = names.split()
+
+    def get(*args: Any, **kwargs: Any) -> Function:
+        values = {**dict(zip(parameters, args, strict=False)), **kwargs}
+        if len(args) > len(parameters) or values.keys() != set(parameters):
+            raise ArgumentError(f"{name}: expected {', '.join(parameters)}; got {len(args)} values and {[*kwargs]}")
+        texts = {key: value if isinstance(value, str) else dtype_to_ctype(value) for key, value in values.items()}
+        return get_elwise_kernel(arguments.format(**texts), operation.format(**texts), name.format(**texts))
+
+    get.__doc__ = f"Return the prepared kernel of ``{operation}``. Parameters: {', '.join(parameters)}."
+    return context_dependent_memoize(get)
+
+
+_ONE = "{dtype} *y, {dtype} *z"
+_REAL = "{dtype} *y, {real_dtype} *z"
+_THREE = "{dtype_x} *x, {dtype_y} *y, {dtype_z} *z"
+_CHOICE = "{crit_dtype} *crit, {dtype} *then_, {dtype} *else_, {dtype} *result"
+get_copy_kernel = _of_dtypes("dtype_dest dtype_src", "{dtype_dest} *dest, {dtype_src} *src", "dest[i] = src[i]", "copy")
+get_axpbz_kernel = _of_dtypes(
+    "dtype_x dtype_z", "{dtype_z} a, {dtype_x} *x, {dtype_z} b, {dtype_z} *z", "z[i] = a * x[i] + b", "axpbz"
+)
+get_rdivide_elwise_kernel = _of_dtypes(
+    "dtype_x dtype_z", "{dtype_x} *x, {dtype_z} y, {dtype_z} *z", "z[i] = y / x[i]", "rdivide"
+)
+get_binary_func_kernel = _of_dtypes(
+    "func dtype_x dtype_y dtype_z", _THREE, "z[i] = {func}(x[i], y[i])", "{func}_arrays"
+)
+get_binary_func_scalar_kernel = _of_dtypes(
+    "func dtype_x dtype_y dtype_z",
+    "{dtype_x} *x, {dtype_y} y, {dtype_z} *z",
+    "z[i] = {func}(x[i], y)",
+    "{func}_number",
+)
+get_fill_kernel = _of_dtypes("dtype", "{dtype} a, {dtype} *z", "z[i] = a", "fill")
+get_reverse_kernel = _of_dtypes("dtype", _ONE, "z[i] = y[n - 1 - i]", "reverse")
+get_real_kernel = _of_dtypes("dtype real_dtype", _REAL, "z[i] = real(y[i])", "real_part")
+get_imag_kernel = _of_dtypes("dtype real_dtype", _REAL, "z[i] = imag(y[i])", "imag_part")
+get_conj_kernel = _of_dtypes(
+    "dtype conj_dtype", "{dtype} *y, {conj_dtype} *z", "z[i] = pycuda::conj(y[i])", "conjugate"
+)
+get_arange_kernel = _of_dtypes(
+    "dtype", "{dtype} *z, {dtype} start, {dtype} step", "z[i] = start + ({dtype})i * step", "arange"
+)
+get_fmod_kernel = _of_dtypes("", "float *arg, float *mod, float *z", "z[i] = fmodf(arg[i], mod[i])", "fmod_kernel")
+get_modf_kernel = _of_dtypes(
+    "", "float *x, float *intpart, float *fracpart", "fracpart[i] = modff(x[i], &intpart[i])", "modf_kernel"
+)
+get_frexp_kernel = _of_dtypes(
+    "",
+    "float *x, float *significand, float *exponent",
+    "int power; significand[i] = frexpf(x[i], &power); exponent[i] = power",
+    "frexp_kernel",
+)
+get_ldexp_kernel = _of_dtypes(
+    "", "float *sig, float *expt, float *z", "z[i] = ldexpf(sig[i], (int)expt[i])", "ldexp_kernel"
+)
+get_if_positive_kernel = _of_dtypes(
+    "crit_dtype dtype", _CHOICE, "result[i] = crit[i] > 0 ? then_[i] : else_[i]", "if_positive"
+)
+get_where_kernel = _of_dtypes("crit_dtype dtype", _CHOICE, "result[i] = crit[i] != 0 ? then_[i] : else_[i]", "where")
+get_scalar_op_kernel = _of_dtypes(
+    "dtype_x dtype_a dtype_y operator",
+    "{dtype_x} *x, {dtype_a} a, {dtype_y} *y",
+    "y[i] = x[i] {operator} a",
+    "scalar_operation",
+)
+get_logical_not_kernel = _of_dtypes(
+    "dtype_x dtype_out", "{dtype_x} *x, {dtype_out} *out", "out[i] = x[i] == 0", "logical_not"
+)
+_unary = _of_dtypes("func in_dtype out_dtype", "{in_dtype} *y, {out_dtype} *z", "z[i] = {func}(y[i])", "{func}_kernel")
+
+
+def get_unary_func_kernel(func_name: str, in_dtype: Any, out_dtype: Any = None) -> Function:
+    """Return the prepared kernel of ``z[i] = func_name(y[i])``."""
+    return _unary(func_name, in_dtype, in_dtype if out_dtype is None else out_dtype)
+
+
+def get_binary_minmax_kernel(func: str, dtype_x: Any, dtype_y: Any, dtype_z: Any, use_scalar: bool) -> Function:
+    """Return the prepared kernel of the smaller or larger of x and y; `func` is ``"min"`` or ``"max"``."""
+    dtypes = [np.dtype(dtype) for dtype in (dtype_x, dtype_y, dtype_z)]
+    if any(dtype.kind == "f" for dtype in dtypes):
+        func = f"f{func}" if np.float64 in dtypes[:2] else f"f{func}f"
+    return (get_binary_func_scalar_kernel if use_scalar else get_binary_func_kernel)(func, *dtypes)
+
+
+def _operand(name: str, dtype: Any, dtype_z: Any, is_scalar: bool) -> str:
+    """Return x[i] as a number of the result; real where only the result is complex."""
+    dtype, dtype_z = np.dtype(dtype), np.dtype(dtype_z)
+    target = dtype_z.type(0).real.dtype if dtype_z.kind == "c" != dtype.kind else dtype_z
+    return f"({dtype_to_ctype(target)}){name}[{0 if is_scalar else 'i'}]"
+
+
+@context_dependent_memoize
+def get_axpbyz_kernel(
+    dtype_x: Any, dtype_y: Any, dtype_z: Any, x_is_scalar: bool = False, y_is_scalar: bool = False
+) -> Function:
+    """Return the prepared kernel of ``z[i] = a * x[i] + b * y[i]``; an array that is a scalar has one element."""
+    types = [dtype_to_ctype(dtype) for dtype in (dtype_x, dtype_y, dtype_z)]
+    x, y = _operand("x", dtype_x, dtype_z, x_is_scalar), _operand("y", dtype_y, dtype_z, y_is_scalar)
+    a, b = (part.partition(")")[0] + ")" for part in (x, y))
+    return get_elwise_kernel(
+        "{0} a, {0} *x, {1} b, {1} *y, {2} *z".format(*types), f"z[i] = {a}a * ({x}) + {b}b * ({y})", "axpbyz"
+    )
+
+
+@context_dependent_memoize
+def get_binary_op_kernel(
+    dtype_x: Any, dtype_y: Any, dtype_z: Any, operator: str, x_is_scalar: bool = False, y_is_scalar: bool = False
+) -> Function:
+    """Return the prepared kernel of ``z[i] = x[i] operator y[i]``; an array that is a scalar has one element."""
+    types = [dtype_to_ctype(dtype) for dtype in (dtype_x, dtype_y, dtype_z)]
+    x, y = _operand("x", dtype_x, dtype_z, x_is_scalar), _operand("y", dtype_y, dtype_z, y_is_scalar)
+    return get_elwise_kernel(
+        f"{types[0]} *x, {types[1]} *y, {types[2]} *z", f"z[i] = ({types[2]})({x} {operator} {y})", "binary_operation"
+    )
+
+
+@context_dependent_memoize
+def get_pow_array_kernel(dtype_x: Any, dtype_y: Any, dtype_z: Any, is_base_array: bool, is_exp_array: bool) -> Function:
+    """Return the prepared kernel of ``z[i] = x ** y``, where x, y or both are arrays."""
+    if not (is_base_array or is_exp_array):
+        raise ArgumentError("get_pow_array_kernel: expected an array as the base or as the exponent")
+    (x, of_x), (y, of_y) = (("*", "[i]") if is_array else ("", "") for is_array in (is_base_array, is_exp_array))
+    types = [dtype_to_ctype(dtype) for dtype in (dtype_x, dtype_y, dtype_z)]
+    power = "powf" if np.dtype(dtype_z) == np.float32 else "pow"
+    declared = f"{types[0]} {x}x, {types[1]} {y}y, {types[2]} *z"
+    return get_elwise_kernel(declared, f"z[i] = {power}(x{of_x}, y{of_y})", "pow_method")
+
+
+@context_dependent_memoize
+def get_put_kernel(dtype: Any, idx_dtype: Any, vec_count: int = 1) -> Function:
+    """Return the prepared kernel of ``dest[index[i]] = src[i]``, for `vec_count` pairs of arrays."""
+    pairs = range(vec_count)
+    declared = [VectorArg(idx_dtype, "gmem_dest_idx"), *(VectorArg(dtype, f"dest{k}") for k in pairs)]
+    declared += [VectorArg(dtype, f"src{k}") for k in pairs]
+    return get_elwise_kernel(declared, ";\n".join(f"dest{k}[gmem_dest_idx[i]] = src{k}[i]" for k in pairs), "put")
