@@ -488,7 +488,7 @@ def examine(program: Program, checked: bool = False, schedules: int = 0) -> Ran:
     LaunchError
         In a process that has used a GPU.
     Exception
-        Exceptions of the program, except cudakit's own errors, which are faults.
+        Exceptions of the program, except cudakit's own errors, which are faults. The findings so far are their notes.
     """
     status, faults = 0, tuple[Finding, ...]()
     checks = check(schedules=schedules) if checked else contextlib.nullcontext()
@@ -499,6 +499,8 @@ def examine(program: Program, checked: bool = False, schedules: int = 0) -> Ran:
             faults = (fault_of(error, program.file),)
         except Exception as error:
             if not (text := _missing_library(error)):
+                for finding in check_report.findings if check_report is not None else ():
+                    error.add_note(f"cudakit check: {finding}")
                 raise
             faults = (fault_of(CudakitError(text).with_traceback(error.__traceback__), program.file),)
         except SystemExit as left:

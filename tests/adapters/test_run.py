@@ -73,6 +73,9 @@ def test_races_are_looked_for_where_it_is_checked(tmp_path: Path, seen: list[Any
     (fault, *_) = examine(Program(written(tmp_path, text), ("128",)), True).faults
     assert (fault.kind, fault.kernel, fault.line) == ("race", "scale", 9)
     assert str(fault) == f"scale: {fault.file}:9: {fault.text}"
+    with pytest.raises(ZeroDivisionError) as raised:
+        examine(Program(written(tmp_path, f"{text}\n1 / 0"), ("128",)), True)
+    assert raised.value.__notes__[0] == f"cudakit check: {fault}"
 
 
 @pytest.mark.parametrize(("code", "status"), [("0", 0), ("3", 3), ("None", 0), ("'said'", 1), ("", 0), ("True", 1)])
