@@ -23,7 +23,7 @@ from types import CodeType, ModuleType, TracebackType
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 
 from cudakit.adapters import core_stand_in, numba_kernels, triton_kernels
-from cudakit.adapters.cupy_kernels import cupy_stand_in
+from cudakit.adapters.cupy import cupy_stand_in
 from cudakit.adapters.pycuda import PACKAGES
 from cudakit.adapters.stand_ins import Find, Put, Replace, StandIns
 from cudakit.emulator.face import EmulatedThreads, Finding, Report, begin, check, counters, strict

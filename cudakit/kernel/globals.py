@@ -67,6 +67,10 @@ class Globals(Mapping[str, np.ndarray]):
         with self._variable(name, None) as variable:
             return variable.variables.address(variable.lowered)
 
+    def is_constant(self, name: str) -> bool:
+        """Return whether a variable is in ``__constant__`` memory."""
+        return self._symbols[name].constant
+
     def read(self, name: str, stream: Any = None) -> np.ndarray:
         """Return the value of a variable, as an array of its C++ type and extents.
 

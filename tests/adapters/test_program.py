@@ -49,7 +49,7 @@ cp.cuda.Device(0).synchronize()
 cp.random.seed(0)
 assert cp.random.rand(3).get().shape == (3,)
 try:
-    cp.fuse
+    cp.nditer
 except AttributeError as error:
     print(error)
 '''
@@ -152,7 +152,7 @@ def test_what_its_kernels_do(tmp_path: Path) -> None:
 def test_programs_of_cupy(tmp_path: Path) -> None:
     done = command(tmp_path, OF_CUPY, "check", "app.py")
     assert done.returncode == 0, done.stderr
-    assert "cupy.fuse is not here: without a GPU cudakit puts NumPy in CuPy's place" in done.stdout
+    assert "cupy.nditer is not here: without a GPU cudakit puts NumPy in CuPy's place" in done.stdout
     assert "4 kernels, 4 launches: nothing wrong was found." in done.stdout
     done = command(tmp_path, OF_CUPY.replace("x.size))", "101))"), "check", "app.py")
     assert done.returncode == 1

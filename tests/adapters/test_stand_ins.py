@@ -13,7 +13,7 @@ import pytest
 
 import cudakit as ck
 from cudakit.adapters import numba_kernels, triton_kernels
-from cudakit.adapters.cupy_kernels import cupy_stand_in
+from cudakit.adapters.cupy import cupy_stand_in
 from cudakit.adapters.stand_ins import StandIns
 from cudakit.emulator.resources.allocations import MARKS
 
@@ -55,19 +55,21 @@ def test_cupys_functions_give_arrays_of_its_kind(cp: Any) -> None:
     assert x.get(out=out) is out
     assert out.tolist() == x.tolist()
     x.get()[...] = 7
-    x.set(np.ones((2, 3)))
+    x.set(np.ones((2, 3), "f4"))
     assert (x == 1).all()
     parts = cp.split(cp.arange(4), 2)
     assert [isinstance(each, cp.ndarray) for each in parts] == [True] * 2
     assert isinstance(cp.histogram(cp.arange(4), bins=2), tuple)
-    assert cp.get_array_module(x, 3) is cp
+    assert (cp.get_array_module(x, 3), cp.get_array_module(np.zeros(3), 3)) == (cp, np)
     assert cp.shape(np.zeros(3)) == (3,)
-    assert (cp.float32, cp.pi, cp.add, cp.__version__) == (np.float32, np.pi, np.add, np.__version__)
+    assert (cp.float32, cp.pi, cp.add.nin, type(cp.add)) == (np.float32, np.pi, 2, cp.ufunc)
     assert isinstance(cp.linalg.inv(cp.eye(2)), cp.ndarray)
     assert cp.asarray([1, 2], blocking=True).tolist() == [1, 2]
     assert cp.linalg.__name__ == "cupy.linalg"
-    with pytest.raises(AttributeError, match=r"cupy.fuse is not here: without a GPU .* which has no fuse"):
-        _ = cp.fuse
+    with pytest.raises(AttributeError, match=r"cupy.poly3d is not here: without a GPU .* and numpy has no"):
+        _ = cp.poly3d
+    with pytest.raises(AttributeError, match=r"cupy.nditer is not here: without a GPU .* CuPy has no nditer"):
+        _ = cp.nditer
     with pytest.raises(AttributeError):
         _ = cp.__wrapped__
     assert cp.arange.__name__ == "arange"
@@ -142,21 +144,45 @@ def test_elementwise_kernels_and_reductions_of_cupy(cp: Any) -> None:
 
 def test_streams_events_and_devices_of_cupy(cp: Any) -> None:
     cuda = cp.cuda
-    with cuda.Stream(non_blocking=True) as stream:
-        assert isinstance(stream, cuda.Stream)
-    assert stream.use() is stream
-    assert (stream.ptr, stream.synchronize(), cuda.Stream.null.ptr) == (0, None, 0)
-    event = cuda.Event()
-    assert stream.record(event) is event
-    assert isinstance(stream.record(), cuda.Event)
-    assert (event.record(), event.synchronize(), stream.wait_event(event)) == (None, None, None)
+    null = cuda.get_current_stream()
+    assert (null, null.ptr, cuda.Stream.ptds.ptr, cuda.Stream.null) == (cuda.Stream.null, 0, 2, null)
+    with cuda.Stream(non_blocking=True, priority=-1) as outer:
+        with cuda.Stream() as inner:
+            assert cuda.get_current_stream() is inner
+        assert (cuda.get_current_stream(), outer.priority, outer.is_non_blocking) == (outer, -1, True)
+    assert cuda.get_current_stream() is null
+    assert (outer == cuda.ExternalStream(outer.ptr), outer == inner, outer.done) == (True, False, True)
+    assert cuda.Stream.from_external(SimpleNamespace(__cuda_stream__=lambda: (0, 7))).ptr == 7
+    assert (inner.use(), cuda.get_current_stream(), cuda.Stream.null.use()) == (inner, inner, null)
+    calls: list[Any] = []
+    inner.launch_host_func(calls.append, 3)
+    inner.add_callback(lambda *arguments: calls.append(arguments), 4)
+    assert calls == [3, (inner, 0, 4)]
+    event, other = cuda.Event(), cuda.Event(disable_timing=True)
+    with pytest.raises(cuda.runtime.CUDARuntimeError, match="cudaErrorInvalidResourceHandle"):
+        cuda.get_elapsed_time(event, event)
+    assert outer.record(event) is event
+    assert isinstance(outer.record(), cuda.Event)
+    assert (event.record(outer), event.synchronize(), outer.wait_event(event), event.done) == (None, None, None, True)
+    assert np.isnan(cuda.get_elapsed_time(event, event))
+    other.record()
+    with pytest.raises(cuda.runtime.CUDARuntimeError, match="has no time"):
+        cuda.get_elapsed_time(event, other)
     device = cuda.Device(0)
-    assert (device.id, device.compute_capability, device.use()) == (0, "90", device)
-    assert (cuda.runtime.getDeviceCount(), cuda.runtime.deviceSynchronize()) == (1, None)
-    assert cuda.runtime.streamSynchronize(0) is None
-    assert (cuda.get_elapsed_time(event, event), cuda.is_available()) == (0.0, True)
-    assert cuda.get_current_stream() is cuda.Stream.null
-    assert [*cupy_stand_in()] == ["cupy", "cupy.cuda", "cupy.cuda.runtime"]
+    assert (device.id, device.compute_capability, device.use(), int(device)) == (0, "90", device, 0)
+    assert (device, hash(device), cp.zeros(1).device, device == 0) == (cuda.Device(), hash(0), device, False)
+    assert (device.attributes["WarpSize"], device.attributes["MultiProcessorCount"]) == (32, 132)
+    assert cuda.Device.from_pci_bus_id(device.pci_bus_id) == device
+    free, total = device.mem_info
+    assert 0 < free <= total
+    with device:
+        assert device.synchronize() is None
+    with pytest.raises(cuda.runtime.CUDARuntimeError, match="one device, number 0, got 1"):
+        cuda.Device(1)
+    with pytest.raises(AttributeError, match="a handle of cuBLAS needs a GPU"):
+        _ = device.cublas_handle
+    assert cuda.is_available()
+    assert {"cupy", "cupy.cuda.runtime", "cupyx.jit", "cupyx.scipy.ndimage"} < {*cupy_stand_in()}
     assert cp.__path__ == []
 
 

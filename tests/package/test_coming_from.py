@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import cudakit as ck
-from cudakit.adapters.cupy_kernels import cupy_stand_in
+from cudakit.adapters.cupy import cupy_stand_in
 
 DOCS = Path(__file__).parents[2] / "docs"
 #: Pages of sections: a heading, the code before, the code after.

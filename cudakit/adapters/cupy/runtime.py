@@ -1,0 +1,297 @@
+"""A stand-in for ``cupy.cuda.runtime``: the functions that programs call for memory, devices, streams and events."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from cudakit.adapters.cupy import device, memory
+from cudakit.adapters.cupy.arrays import CAPTURE
+from cudakit.adapters.cupy.memory import CUDARuntimeError, bytes_at, device_bytes
+from cudakit.emulator.face import order, room
+
+#: CUDA's version whose functions these are.
+_VERSION = 13000
+_TO_DEVICE, _TO_HOST, _ON_DEVICE, _DEFAULT = 1, 2, 3, 4
+_ATTRIBUTE_NUMBERS = {
+    "MaxThreadsPerBlock": 1, "MaxBlockDimX": 2, "MaxBlockDimY": 3, "MaxBlockDimZ": 4, "MaxGridDimX": 5,
+    "MaxGridDimY": 6, "MaxGridDimZ": 7, "MaxSharedMemoryPerBlock": 8, "TotalConstantMemory": 9, "WarpSize": 10,
+    "MaxPitch": 11, "MaxRegistersPerBlock": 12, "ClockRate": 13, "TextureAlignment": 14, "GpuOverlap": 15,
+    "MultiProcessorCount": 16, "KernelExecTimeout": 17, "Integrated": 18, "CanMapHostMemory": 19, "ComputeMode": 20,
+    "SurfaceAlignment": 30, "ConcurrentKernels": 31, "EccEnabled": 32, "PciBusId": 33, "PciDeviceId": 34,
+    "TccDriver": 35, "MemoryClockRate": 36, "GlobalMemoryBusWidth": 37, "L2CacheSize": 38,
+    "MaxThreadsPerMultiProcessor": 39, "AsyncEngineCount": 40, "UnifiedAddressing": 41, "PciDomainId": 50,
+    "TexturePitchAlignment": 51, "ComputeCapabilityMajor": 75, "ComputeCapabilityMinor": 76,
+    "StreamPrioritiesSupported": 78, "GlobalL1CacheSupported": 79, "LocalL1CacheSupported": 80,
+    "MaxSharedMemoryPerMultiprocessor": 81, "MaxRegistersPerMultiprocessor": 82, "ManagedMemory": 83,
+    "IsMultiGpuBoard": 84, "SingleToDoublePrecisionPerfRatio": 87, "PageableMemoryAccess": 88,
+    "ConcurrentManagedAccess": 89, "ComputePreemptionSupported": 90, "CooperativeLaunch": 95,
+    "MaxSharedMemoryPerBlockOptin": 97, "HostRegisterSupported": 99, "MaxBlocksPerMultiprocessor": 106,
+    "ReservedSharedMemoryPerBlock": 111, "MemoryPoolsSupported": 115,
+}  # fmt: skip
+CONSTANTS = {
+    "memcpyHostToHost": 0, "memcpyHostToDevice": _TO_DEVICE, "memcpyDeviceToHost": _TO_HOST,
+    "memcpyDeviceToDevice": _ON_DEVICE, "memcpyDefault": _DEFAULT, "streamDefault": 0, "streamNonBlocking": 1,
+    "streamLegacy": 1, "streamPerThread": 2, "eventDefault": 0, "eventBlockingSync": 1, "eventDisableTiming": 2,
+    "eventInterprocess": 4, "hostAllocDefault": 0, "hostAllocPortable": 1, "hostAllocMapped": 2,
+    "hostAllocWriteCombined": 4, "memoryTypeUnregistered": 0, "memoryTypeHost": 1, "memoryTypeDevice": 2,
+    "memoryTypeManaged": 3, "cudaMemAttachGlobal": 1, "cudaMemAttachHost": 2, "cudaMemAttachSingle": 4,
+    "streamCaptureModeGlobal": 0, "streamCaptureModeThreadLocal": 1, "streamCaptureModeRelaxed": 2,
+    "streamCaptureStatusNone": 0, "streamCaptureStatusActive": 1, "cudaAddressModeWrap": 0,
+    "cudaAddressModeClamp": 1, "cudaAddressModeMirror": 2, "cudaAddressModeBorder": 3, "cudaFilterModePoint": 0,
+    "cudaFilterModeLinear": 1, "cudaReadModeElementType": 0, "cudaReadModeNormalizedFloat": 1,
+    "cudaResourceTypeArray": 0, "cudaResourceTypeMipmappedArray": 1, "cudaResourceTypeLinear": 2,
+    "cudaResourceTypePitch2D": 3, "cudaChannelFormatKindSigned": 0, "cudaChannelFormatKindUnsigned": 1,
+    "cudaChannelFormatKindFloat": 2, "cudaChannelFormatKindNone": 3, "cudaArrayDefault": 0,
+    "cudaArraySurfaceLoadStore": 2, "cudaCpuDeviceId": -1, "cudaInvalidDeviceId": -2,
+    "cudaLimitStackSize": 0, "cudaLimitPrintfFifoSize": 1, "cudaLimitMallocHeapSize": 2,
+    **{f"cudaDevAttr{name}": number for name, number in _ATTRIBUTE_NUMBERS.items()},
+}  # fmt: skip
+_owned: dict[int, Any] = {}
+
+
+def _as_bytes(address: int, size: int, is_device: bool | None) -> Any:
+    """Return memory at an address; `is_device` None: device memory if any is there, else the host's."""
+    if is_device is None:
+        is_device = room().at(int(address)) is not None
+    return device_bytes(address, size) if is_device else bytes_at(int(address), size)
+
+
+def memcpy(dst: int, src: int, size: int, direction: int) -> None:
+    """Copy bytes between addresses; `direction` is one of the constants ``memcpy…``."""
+    sides = {0: (False, False), _TO_DEVICE: (True, False), _TO_HOST: (False, True), _ON_DEVICE: (True, True)}
+    target, source = sides.get(int(direction), (None, None))
+    _as_bytes(dst, size, target)[...] = _as_bytes(src, size, source).copy()
+
+
+def memcpyAsync(dst: int, src: int, size: int, direction: int, stream: int = 0) -> None:
+    """Copy bytes between addresses."""
+    CAPTURE.do(functools.partial(memcpy, dst, src, size, direction))
+
+
+def memcpy2D(dst: int, dpitch: int, src: int, spitch: int, width: int, height: int, direction: int) -> None:
+    """Copy rows of `width` bytes between addresses."""
+    for row in range(height):
+        memcpy(dst + row * dpitch, src + row * spitch, width, direction)
+
+
+def memset(ptr: int, value: int, size: int) -> None:
+    """Set bytes at an address."""
+    device_bytes(ptr, size)[...] = value
+
+
+def malloc(size: int) -> int:
+    """Return the address of new device memory."""
+    return _own(memory.Memory(size))
+
+
+def mallocManaged(size: int, flags: int = 1) -> int:
+    """Return the address of new memory that the host may use too."""
+    return _own(memory.ManagedMemory(size))
+
+
+def hostAlloc(size: int, flags: int = 0) -> int:
+    """Return the address of new pinned memory."""
+    return _own(memory.PinnedMemoryPointer(size))
+
+
+def _own(owner: Any) -> int:
+    _owned[owner.ptr] = owner
+    return int(owner.ptr)
+
+
+def free(ptr: int) -> None:
+    """Free memory of `malloc`, `mallocManaged` or `hostAlloc`.
+
+    Raises
+    ------
+    CUDARuntimeError
+        For another address.
+    """
+    if ptr and _owned.pop(int(ptr), None) is None:
+        raise CUDARuntimeError("cudaErrorInvalidValue", f"no memory was allocated at {int(ptr):#x}")
+
+
+def memGetInfo() -> tuple[int, int]:
+    """Return free and total memory, in bytes."""
+    return device.Device().mem_info
+
+
+def getDeviceProperties(device_id: int = 0) -> dict[str, Any]:
+    """Return the properties of the emulated device, with CUDA's names."""
+    facts = device.Device(device_id).attributes
+    grid = tuple(facts[f"MaxGridDim{axis}"] for axis in "XYZ")
+    block = tuple(facts[f"MaxBlockDim{axis}"] for axis in "XYZ")
+    return {
+        "name": b"cudakit's emulator", "totalGlobalMem": memory.TOTAL_BYTES,
+        "sharedMemPerBlock": facts["MaxSharedMemoryPerBlock"], "regsPerBlock": facts["MaxRegistersPerBlock"],
+        "warpSize": facts["WarpSize"], "maxThreadsPerBlock": facts["MaxThreadsPerBlock"], "maxThreadsDim": block,
+        "maxGridSize": grid, "clockRate": facts["ClockRate"], "totalConstMem": facts["TotalConstantMemory"],
+        "major": facts["ComputeCapabilityMajor"], "minor": facts["ComputeCapabilityMinor"],
+        "textureAlignment": facts["TextureAlignment"], "texturePitchAlignment": facts["TexturePitchAlignment"],
+        "surfaceAlignment": facts["SurfaceAlignment"], "multiProcessorCount": facts["MultiProcessorCount"],
+        "kernelExecTimeoutEnabled": 0, "integrated": 0, "canMapHostMemory": 1, "computeMode": 0,
+        "concurrentKernels": 1, "ECCEnabled": facts["EccEnabled"], "pciBusID": 1, "pciDeviceID": 0, "pciDomainID": 0,
+        "tccDriver": 0, "memoryClockRate": facts["MemoryClockRate"], "memoryBusWidth": facts["GlobalMemoryBusWidth"],
+        "l2CacheSize": facts["L2CacheSize"], "maxThreadsPerMultiProcessor": facts["MaxThreadsPerMultiProcessor"],
+        "isMultiGpuBoard": 0, "cooperativeLaunch": 1, "managedMemory": 1, "unifiedAddressing": 1,
+        "deviceOverlap": facts["GpuOverlap"], "asyncEngineCount": facts["AsyncEngineCount"],
+        "sharedMemPerMultiprocessor": facts["MaxSharedMemoryPerMultiprocessor"],
+        "sharedMemPerBlockOptin": facts["MaxSharedMemoryPerBlockOptin"], "memPitch": facts["MaxPitch"],
+        "regsPerMultiprocessor": facts["MaxRegistersPerMultiprocessor"], "concurrentManagedAccess": 1,
+        "pageableMemoryAccess": 0, "globalL1CacheSupported": 1, "localL1CacheSupported": 1,
+        "streamPrioritiesSupported": 1, "computePreemptionSupported": 1, "singleToDoublePrecisionPerfRatio": 2,
+        "maxBlocksPerMultiProcessor": facts["MaxBlocksPerMultiprocessor"], "hostNativeAtomicSupported": 0,
+    }  # fmt: skip
+
+
+def deviceGetAttribute(attrib: int, device_id: int = 0) -> int:
+    """Return an attribute of the emulated device, by CUDA's number.
+
+    Raises
+    ------
+    CUDARuntimeError
+        For a number that the emulator has no attribute for.
+    """
+    name = next((name for name, number in _ATTRIBUTE_NUMBERS.items() if number == int(attrib)), None)
+    if name is None:
+        raise CUDARuntimeError("cudaErrorInvalidValue", f"the emulator has no device attribute {int(attrib)}")
+    return device.Device(device_id).attributes[name]
+
+
+class PointerAttributes:
+    """Facts of an address: its device, its memory type, and its addresses on the device and the host."""
+
+    def __init__(self, ptr: int) -> None:
+        owner = room().at(int(ptr))
+        is_of_the_host = owner is not None and room().is_of_the_host(owner)
+        self.type = CONSTANTS["memoryTypeUnregistered" if owner is None else "memoryTypeDevice"]
+        self.device, self.devicePointer = 0, int(ptr) if owner is not None else 0
+        self.hostPointer = int(ptr) if owner is None or is_of_the_host else 0
+        if is_of_the_host:
+            is_managed = isinstance(_owned.get(int(ptr)), memory.ManagedMemory)
+            self.type = CONSTANTS["memoryTypeManaged" if is_managed else "memoryTypeHost"]
+
+
+def setDevice(device_id: int) -> None:
+    """Make a device current; there is device 0 only."""
+    device.Device(device_id)
+
+
+def _new_stream(*arguments: Any) -> int:
+    stream = device.Stream()
+    _owned[-stream.ptr] = stream
+    return stream.ptr
+
+
+def _new_event(flags: int = 0) -> int:
+    event = device.Event(disable_timing=bool(flags & CONSTANTS["eventDisableTiming"]))
+    _owned[-event.ptr] = event
+    return event.ptr
+
+
+def eventElapsedTime(start: int, end: int) -> float:
+    """Return NaN: the emulator's time is not a GPU's."""
+    return device.get_elapsed_time(_owned[-start], _owned[-end])
+
+
+def eventRecord(event: int, stream: int = 0) -> None:
+    """Mark a point of a stream."""
+    _owned[-event].record()
+
+
+def eventDestroy(event: int) -> None:
+    """Forget an event."""
+    _owned.pop(-event, None)
+
+
+def finish(*arguments: Any) -> None:
+    """Wait for all work."""
+    CAPTURE.forbid("a wait")
+    order().finish_all()
+
+
+def _nothing(*arguments: Any) -> None:
+    """Do nothing: all work is done at its call."""
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **{
+        function.__name__: function
+        for function in (
+            memcpy,
+            memcpyAsync,
+            memcpy2D,
+            memset,
+            malloc,
+            mallocManaged,
+            hostAlloc,
+            free,
+            memGetInfo,
+            getDeviceProperties,
+            deviceGetAttribute,
+            setDevice,
+            eventElapsedTime,
+            eventRecord,
+            eventDestroy,
+        )
+    },
+    "memcpy2DAsync": lambda *arguments: memcpy2D(*arguments[:-1]),
+    "memsetAsync": lambda ptr, value, size, stream=0: CAPTURE.do(functools.partial(memset, ptr, value, size)),
+    "memcpyPeer": lambda dst, there, src, here, size: memcpy(dst, src, size, _ON_DEVICE),
+    "memcpyPeerAsync": lambda dst, there, src, here, size, stream=0: memcpy(dst, src, size, _ON_DEVICE),
+    "mallocAsync": lambda size, stream=0: malloc(size),
+    "freeAsync": lambda ptr, stream=0: free(ptr),
+    "freeHost": free,
+    "pointerGetAttributes": PointerAttributes,
+    "getDevice": lambda: 0,
+    "getDeviceCount": lambda: 1,
+    "deviceSynchronize": finish,
+    "deviceCanAccessPeer": lambda here, there: 0,
+    "deviceGetPCIBusId": lambda device_id: device.Device(device_id).pci_bus_id,
+    "deviceGetByPCIBusId": lambda number: device.Device.from_pci_bus_id(number).id,
+    "streamCreate": _new_stream,
+    "streamCreateWithFlags": _new_stream,
+    "streamCreateWithPriority": _new_stream,
+    "streamDestroy": lambda stream: _owned.pop(-stream, None) and None,
+    "streamSynchronize": finish,
+    "streamQuery": lambda stream: True,
+    "streamWaitEvent": _nothing,
+    "streamGetPriority": lambda stream: 0,
+    "streamGetFlags": lambda stream: 0,
+    "streamIsCapturing": lambda stream: CAPTURE.actions is not None,
+    "launchHostFunc": lambda stream, callback, argument: CAPTURE.do(lambda: callback(argument)),
+    "eventCreate": _new_event,
+    "eventCreateWithFlags": _new_event,
+    "eventSynchronize": finish,
+    "eventQuery": lambda event: True,
+    "runtimeGetVersion": lambda: _VERSION,
+    "driverGetVersion": lambda: _VERSION,
+    "profilerStart": _nothing,
+    "profilerStop": _nothing,
+    "memPrefetchAsync": _nothing,
+    "memAdvise": _nothing,
+}
+
+
+def module() -> ModuleType:
+    """Return the module ``cupy.cuda.runtime``."""
+    result = _Runtime("cupy.cuda.runtime")
+    result.__dict__.update(CONSTANTS, **FUNCTIONS)
+    result.__dict__.update(CUDARuntimeError=CUDARuntimeError, PointerAttributes=PointerAttributes, is_hip=False)
+    return result
+
+
+class _Runtime(ModuleType):
+    """The module, which names what it lacks."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise AttributeError(
+            f"cupy.cuda.runtime.{name} is not in cudakit's stand-in for CuPy: run the program on a machine with a GPU",
+            name=name,
+            obj=self,
+        )
