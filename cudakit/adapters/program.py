@@ -269,7 +269,8 @@ def stand_ins(on_gpu: bool, pycuda: PyCUDA | None = None) -> StandIns:
     }
     if on_gpu:
         return StandIns(packages, children, shared)
-    packages |= {"cupy": _with_warning(cupy_stand_in().get), "cuda.core": _find_core}
+    find_cupy = _with_warning(cupy_stand_in().get)
+    packages |= {"cupy": find_cupy, "cupyx": find_cupy, "cuda.core": _find_core}
     parts: dict[str, Replace] = {
         "numba.cuda": _with_warning(numba_kernels.replace),
         "triton": _with_warning(triton_kernels.replace),
