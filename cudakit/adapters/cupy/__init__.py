@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.adapters.cupy import arrays, cupyx, device, kernels, memory, runtime, texture
+from cudakit.adapters.cupy import arrays, cupyx, device, kernels, memory, runtime, streams, texture
 from cudakit.adapters.cupy.modules import Module
 from cudakit.emulator.face import DeviceArray
 from cudakit.errors import CompileError, LaunchError
@@ -65,13 +65,13 @@ def _cuda() -> dict[str, Any]:
         "memory": Module("cupy.cuda.memory", **_public(memory)),
         "pinned_memory": Module("cupy.cuda.pinned_memory", **_public(memory)),
         "device": Module("cupy.cuda.device", **_public(device)),
-        "stream": Module("cupy.cuda.stream", **_public(device)),
-        "graph": Module("cupy.cuda.graph", Graph=device.Graph),
+        "stream": Module("cupy.cuda.stream", **_public(streams)),
+        "graph": Module("cupy.cuda.graph", Graph=streams.Graph),
         "texture": Module("cupy.cuda.texture", **_public(texture)),
         "runtime": runtime.module(), "nvtx": nvtx, "profiler": profiler, "compiler": compiler, "driver": driver,
     }  # fmt: skip
     cuda = Module("cupy.cuda", **parts, **{
-        name: value for part in (memory, device) for name, value in _public(part).items() if name in _OF_CUDA
+        name: value for part in (memory, device, streams) for name, value in _public(part).items() if name in _OF_CUDA
     }, profile=cupyx.profile, is_available=lambda: True, get_device_id=lambda: 0, get_cuda_path=lambda: None,
         get_nvcc_path=lambda: None, get_local_runtime_version=lambda: runtime.FUNCTIONS["runtimeGetVersion"](),
         Function=kernels.Function,

@@ -1,7 +1,7 @@
 """A stand-in for ``cupy.ndarray`` in host memory, and for functions that return such arrays.
 
 As in CuPy, a result is always an array, of no dimensions where NumPy gives a number, and a host array is no operand.
-Operations inside a stream capture are recorded in `CAPTURE`.
+Operations inside a capture of a stream are recorded.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 
 from cudakit.adapters.cupy import memory
+from cudakit.adapters.cupy.capture import CAPTURE
+from cudakit.adapters.cupy.device import Device
 from cudakit.emulator.face import MARKS, DeviceArray, as_device
-from cudakit.errors import ArgumentError, LaunchError, shortened
+from cudakit.errors import ArgumentError, shortened
 
 #: Methods of NumPy's arrays that compute a new array.
 _METHODS = (
@@ -34,40 +36,6 @@ _TAKING_HOST_ARRAYS = (
     "array_repr", "array_str", "array2string",
 )  # fmt: skip
 _TRUTHS = frozenset(["allclose", "array_equal", "array_equiv"])
-
-
-class Capture:
-    """Recorder of the work between a stream's ``begin_capture`` and ``end_capture``.
-
-    Attributes
-    ----------
-    actions : list of callable or None
-        Recorded work, or None outside of a capture.
-    """
-
-    def __init__(self) -> None:
-        self.actions: list[Callable[[], object]] | None = None
-
-    def do(self, action: Callable[[], object]) -> None:
-        """Run work that changes memory, or record it during a capture."""
-        if self.actions is None:
-            action()
-        else:
-            self.actions.append(action)
-
-    def forbid(self, noun: str) -> None:
-        """Raise during a capture, for an operation that waits for the device.
-
-        Raises
-        ------
-        LaunchError
-        """
-        if self.actions is not None:
-            self.actions = None
-            raise LaunchError(f"{noun} waits for the device, and a capture cannot: call it before or after the capture")
-
-
-CAPTURE = Capture()
 
 
 class _OfDevice(type):
@@ -105,8 +73,6 @@ class ndarray(DeviceArray, metaclass=_OfDevice):
     @property
     def device(self) -> Any:
         """Device of the array: the emulator's one device."""
-        from cudakit.adapters.cupy.device import Device  # late: devices know streams, and streams know arrays
-
         return Device(0)
 
     @property

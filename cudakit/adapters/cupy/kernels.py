@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.adapters.cupy.arrays import CAPTURE, plain, refuse_host_arrays, wrapped
+from cudakit.adapters.cupy.arrays import plain, refuse_host_arrays, wrapped
+from cudakit.adapters.cupy.capture import CAPTURE
 from cudakit.adapters.cupy.device import current_stream
 from cudakit.adapters.cupy.memory import BaseMemory, MemoryPointer
 from cudakit.adapters.cupy.texture import SurfaceObject, TextureObject

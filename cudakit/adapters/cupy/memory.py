@@ -14,25 +14,16 @@ from typing import Any
 
 import numpy as np
 
+from cudakit.adapters.cupy.device import TOTAL_BYTES, USAGE, CUDARuntimeError, Device
 from cudakit.emulator.face import room
 from cudakit.errors import LaunchError, shortened
 from cudakit.memory.memory import empty
 
 _UNIT = 512
-#: Memory of the emulated device.
-TOTAL_BYTES = 80 << 30
 
 
 class OutOfMemoryError(MemoryError):
     """Error for an allocation beyond a pool's limit."""
-
-
-class CUDARuntimeError(LaunchError):
-    """Error of a runtime function, with the name of CUDA's status."""
-
-    def __init__(self, status: str, text: str) -> None:
-        super().__init__(f"{status}: {text}")
-        self.status = status
 
 
 class BaseMemory:
@@ -54,8 +45,6 @@ class BaseMemory:
     @property
     def device(self) -> Any:
         """Device of the memory."""
-        from cudakit.adapters.cupy.device import Device  # late: devices count their memory
-
         return Device(0)
 
 
@@ -246,10 +235,12 @@ class MemoryPool:
                 f"limit set to: {self._limit:,} bytes)."
             )
         self._used += rounded
+        USAGE.size += rounded
         weakref.finalize(owner, self._release, rounded).atexit = False
 
     def _release(self, size: int) -> None:
         self._used -= size
+        USAGE.size -= size
 
     def malloc(self, size: int) -> MemoryPointer:
         """Return a pointer to new memory."""

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from cudakit.adapters.cupy import device, memory
-from cudakit.adapters.cupy.arrays import CAPTURE
-from cudakit.adapters.cupy.memory import CUDARuntimeError, bytes_at, device_bytes
+from cudakit.adapters.cupy import device, memory, streams
+from cudakit.adapters.cupy.capture import CAPTURE
+from cudakit.adapters.cupy.device import CUDARuntimeError
+from cudakit.adapters.cupy.memory import bytes_at, device_bytes
 from cudakit.emulator.face import order, room
 
 #: CUDA's version whose functions these are.
@@ -125,7 +126,7 @@ def getDeviceProperties(device_id: int = 0) -> dict[str, Any]:
     grid = tuple(facts[f"MaxGridDim{axis}"] for axis in "XYZ")
     block = tuple(facts[f"MaxBlockDim{axis}"] for axis in "XYZ")
     return {
-        "name": b"cudakit's emulator", "totalGlobalMem": memory.TOTAL_BYTES,
+        "name": b"cudakit's emulator", "totalGlobalMem": device.TOTAL_BYTES,
         "sharedMemPerBlock": facts["MaxSharedMemoryPerBlock"], "regsPerBlock": facts["MaxRegistersPerBlock"],
         "warpSize": facts["WarpSize"], "maxThreadsPerBlock": facts["MaxThreadsPerBlock"], "maxThreadsDim": block,
         "maxGridSize": grid, "clockRate": facts["ClockRate"], "totalConstMem": facts["TotalConstantMemory"],
@@ -181,20 +182,20 @@ def setDevice(device_id: int) -> None:
 
 
 def _new_stream(*arguments: Any) -> int:
-    stream = device.Stream()
+    stream = streams.Stream()
     _owned[-stream.ptr] = stream
     return stream.ptr
 
 
 def _new_event(flags: int = 0) -> int:
-    event = device.Event(disable_timing=bool(flags & CONSTANTS["eventDisableTiming"]))
+    event = streams.Event(disable_timing=bool(flags & CONSTANTS["eventDisableTiming"]))
     _owned[-event.ptr] = event
     return event.ptr
 
 
 def eventElapsedTime(start: int, end: int) -> float:
     """Return NaN: the emulator's time is not a GPU's."""
-    return device.get_elapsed_time(_owned[-start], _owned[-end])
+    return streams.get_elapsed_time(_owned[-start], _owned[-end])
 
 
 def eventRecord(event: int, stream: int = 0) -> None:
