@@ -1,13 +1,68 @@
-"""Stand-ins for cuda.core's modules in programs that run without a driver."""
+"""Stand-ins for cuda.core's modules in programs that run without a driver, and the module of its old names."""
 
 from __future__ import annotations
 
+import importlib
+from functools import cache
 from types import ModuleType
+from typing import Any
+
+#: Old names in ``cuda.core.experimental`` whose module is another one today.
+_MOVED = {
+    "Graph": "graph", "GraphBuilder": "graph", "GraphCompleteOptions": "graph", "GraphDebugPrintOptions": "graph",
+    "StridedMemoryView": "utils", "args_viewable_as_strided_memory": "utils",
+}  # fmt: skip
 
 
+_MODULES = ("cuda.core", "cuda.core.graph", "cuda.core.system", "cuda.core.texture", "cuda.core.utils")
+
+
+@cache
 def find(name: str) -> ModuleType | None:
     """Return the module that a program sees as `name`, such as ``cuda.core.utils``; None for the real one.
 
     cudakit and other libraries always see the real modules: see `cudakit.adapters.stand_ins.StandIns`.
     """
-    return None
+    return _StandIn(name) if name in _MODULES else None
+
+
+class _StandIn(ModuleType):
+    """A module of cuda.core's names, with stand-ins. It is filled at its first use, after cuda.core is imported."""
+
+    def __getattribute__(self, name: str) -> Any:
+        own = super().__getattribute__("__dict__")
+        if not own.get("_is_filled") and (not name.startswith("__") or name in ("__all__", "__dict__")):
+            from cudakit.adapters.cuda_core.stand_ins import names  # late: it imports cuda.core
+
+            module = str(own["__name__"])
+            own["_is_filled"] = True
+            own.update({**importlib.import_module(module).__dict__, **names()[module]})
+            for child in _MODULES if module == "cuda.core" else ():
+                if child != module:
+                    own[child.removeprefix("cuda.core.")] = find(child)
+        return super().__getattribute__(name)
+
+
+def old_names(core: ModuleType | None) -> ModuleType:
+    """Return the module ``cuda.core.experimental`` with the names of `core`. Default: those of the stand-in."""
+    return _OldNames(core)
+
+
+class _OldNames(ModuleType):
+    """The module ``cuda.core.experimental``, of which some names are in other modules today."""
+
+    def __init__(self, core: ModuleType | None) -> None:
+        super().__init__("cuda.core.experimental", "Names of cuda.core by which old programs import them.")
+        self.__dict__.update(_is_emulated=core is None, _core=core or find("cuda.core"), __path__=[])
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name == "system" and self._is_emulated:
+            from cudakit.adapters.cuda_core.systems import System
+
+            return System()
+        owner = getattr(self._core, _MOVED[name]) if name in _MOVED else self._core
+        if not hasattr(owner, name):
+            raise AttributeError(f"cuda.core has no {name}, as cuda.core.experimental had", name=name, obj=self)
+        return getattr(owner, name)

@@ -259,7 +259,7 @@ def stand_ins(on_gpu: bool, pycuda: PyCUDA | None = None) -> StandIns:
         raise CudakitError("--pycuda=theirs needs a GPU: the emulator runs programs of PyCUDA with --pycuda=ours")
     if pycuda is None:
         pycuda = "theirs" if on_gpu and importlib.util.find_spec("pycuda") is not None else "ours"
-    packages: dict[str, Find] = {_OLD_CORE: _old_core}
+    packages: dict[str, Find] = {_OLD_CORE: partial(_old_core, on_gpu)}
     if pycuda == "ours":
         packages |= PACKAGES
     shared = [name for name in packages if name.startswith("cudakit.")]
@@ -293,7 +293,7 @@ def _find_core(name: str) -> ModuleType | None:
     return core_stand_in.find(re.sub(r"^cuda\.core\.cu\d+", "cuda.core", name))
 
 
-def _old_core(name: str) -> ModuleType | None:
+def _old_core(on_gpu: bool, name: str) -> ModuleType | None:
     """Return the module of cuda.core for its name of old, which began with ``cuda.core.experimental``."""
     new = f"cuda.core{name.removeprefix(_OLD_CORE)}"
     if name == _OLD_CORE:
@@ -301,11 +301,12 @@ def _old_core(name: str) -> ModuleType | None:
         file, _, line = call_site().rpartition(":")
         warnings.warn_explicit(text, FutureWarning, file, int(line))
     try:
-        return importlib.import_module(new)
+        module = importlib.import_module(new)
     except ModuleNotFoundError as error:
         if error.name != new:
             raise
         return None
+    return module if name != _OLD_CORE else core_stand_in.old_names(module if on_gpu else None)
 
 
 def _begin(pycuda: PyCUDA | None) -> None:

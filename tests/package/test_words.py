@@ -19,6 +19,7 @@ NAMES = re.compile(
 )
 #: Names that stay, by file: users or other projects' protocols know them.
 PUBLIC = {
+    "adapters/cuda_core/textures.py": {"kind"},
     "adapters/cupy/streams.py": {"done"},
     "emulator/checks/findings.py": {"kind"},
     "emulator/counters/counts.py": {"kinds"},

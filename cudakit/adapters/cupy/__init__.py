@@ -51,6 +51,8 @@ class _Capsule:
 
 def _from_dlpack(array: Any, **keywords: Any) -> Any:
     """Return another library's array as a device array of the same memory."""
+    if hasattr(array, "device_array"):  # a Buffer of cuda.core's stand-in
+        return arrays.wrapped(array.device_array())
     return arrays.wrapped(np.from_dlpack(arrays.plain(array)))
 
 

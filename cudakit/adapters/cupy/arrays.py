@@ -33,7 +33,7 @@ _TAKING_HOST_ARRAYS = (
     "can_cast", "common_type", "copyto", "dtype", "empty_like", "finfo", "full", "full_like", "iinfo", "isscalar",
     "issubdtype", "iterable", "may_share_memory", "min_scalar_type", "ndim", "ones_like", "promote_types",
     "result_type", "shape", "shares_memory", "size", "zeros_like", "save", "savez", "savez_compressed", "savetxt",
-    "array_repr", "array_str", "array2string",
+    "array_repr", "array_str", "array2string", "allclose", "isclose",
 )  # fmt: skip
 _TRUTHS = frozenset(["allclose", "array_equal", "array_equiv"])
 

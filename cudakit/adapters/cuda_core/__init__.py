@@ -1,0 +1,1 @@
+"""cuda.core on machines without a CUDA driver: stand-ins that run on the emulator."""

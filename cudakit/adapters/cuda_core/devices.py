@@ -1,0 +1,317 @@
+"""Stand-ins for cuda.core's device, its context and its attributes: those of an H100, on the emulator."""
+
+from __future__ import annotations
+
+import os
+import threading
+import uuid as uuids
+from typing import Any
+
+from cuda.core import ContextOptions, EventOptions, StreamOptions
+from cuda.core._utils.cuda_utils import ComputeCapability
+
+from cudakit.adapters.cuda_core.faults import CoreError
+from cudakit.adapters.cuda_core.graphs import GraphBuilder
+from cudakit.adapters.cuda_core.memory import DeviceMemoryResource, MemoryResource
+from cudakit.adapters.cuda_core.parts import parts
+from cudakit.adapters.cuda_core.resources import DeviceResources
+from cudakit.adapters.cuda_core.streams import (
+    LEGACY_DEFAULT_STREAM,
+    PER_THREAD_DEFAULT_STREAM,
+    Event,
+    Stream,
+    stream_of,
+)
+from cudakit.adapters.cuda_core.textures import OpaqueArray, SurfaceObject, TextureObject
+from cudakit.emulator.face import EmulatorPlace, order
+from cudakit.errors import shortened
+from cudakit.places import say_emulated
+
+#: Attributes of the device, as an H100 SXM has them (CUDA's deviceQuery and programming guide); 1 for true.
+_ATTRIBUTES = """
+max_threads_per_block 1024, max_block_dim_x 1024, max_block_dim_y 1024, max_block_dim_z 64
+max_grid_dim_x 2147483647, max_grid_dim_y 65535, max_grid_dim_z 65535
+max_shared_memory_per_block 49152, total_constant_memory 65536, warp_size 32, max_pitch 2147483647
+maximum_texture1d_width 131072, maximum_texture1d_linear_width 268435456, maximum_texture1d_mipmapped_width 32768
+maximum_texture2d_width 131072, maximum_texture2d_height 65536, maximum_texture2d_linear_width 131072
+maximum_texture2d_linear_height 65000, maximum_texture2d_linear_pitch 2097120
+maximum_texture2d_mipmapped_width 32768, maximum_texture2d_mipmapped_height 32768
+maximum_texture3d_width 16384, maximum_texture3d_height 16384, maximum_texture3d_depth 16384
+maximum_texture3d_width_alternate 8192, maximum_texture3d_height_alternate 8192
+maximum_texture3d_depth_alternate 32768, maximum_texturecubemap_width 32768
+maximum_texture1d_layered_width 32768, maximum_texture1d_layered_layers 2048
+maximum_texture2d_layered_width 32768, maximum_texture2d_layered_height 32768
+maximum_texture2d_layered_layers 2048, maximum_texturecubemap_layered_width 32768
+maximum_texturecubemap_layered_layers 2046, maximum_surface1d_width 32768, maximum_surface2d_width 131072
+maximum_surface2d_height 65536, maximum_surface3d_width 16384, maximum_surface3d_height 16384
+maximum_surface3d_depth 16384, maximum_surface1d_layered_width 32768, maximum_surface1d_layered_layers 2048
+maximum_surface2d_layered_width 32768, maximum_surface2d_layered_height 32768
+maximum_surface2d_layered_layers 2048, maximum_surfacecubemap_width 32768
+maximum_surfacecubemap_layered_width 32768, maximum_surfacecubemap_layered_layers 2046
+max_registers_per_block 65536, clock_rate 1980000, texture_alignment 512, texture_pitch_alignment 32
+multiprocessor_count 132, compute_mode 0, pci_bus_id 0, pci_device_id 0, pci_domain_id 0
+memory_clock_rate 2619000, global_memory_bus_width 5120, l2_cache_size 52428800
+max_threads_per_multiprocessor 2048, compute_capability_major 9, compute_capability_minor 0
+max_shared_memory_per_multiprocessor 233472, max_registers_per_multiprocessor 65536, multi_gpu_board_group_id 0
+single_to_double_precision_perf_ratio 2, max_shared_memory_per_block_optin 232448
+max_blocks_per_multiprocessor 32, max_persisting_l2_cache_size 0, max_access_policy_window_size 0
+reserved_shared_memory_per_block 1024, gpu_direct_rdma_flush_writes_options 0, gpu_direct_rdma_writes_ordering 0
+mempool_supported_handle_types 0, numa_config 0, numa_id -1, surface_alignment 512, async_engine_count 3
+maximum_texture2d_gather_width 32768, maximum_texture2d_gather_height 32768, mem_sync_domain_count 4
+host_numa_id -1, mem_decompress_algorithm_mask 0, mem_decompress_maximum_length 0
+gpu_pci_device_id 0, gpu_pci_subsystem_id 0
+"""
+_TRUE = """
+gpu_overlap can_map_host_memory concurrent_kernels unified_addressing global_l1_cache_supported
+local_l1_cache_supported managed_memory concurrent_managed_access compute_preemption_supported
+can_use_host_pointer_for_registered_mem cooperative_launch memory_pools_supported can_tex2d_gather
+stream_priorities_supported host_register_supported cluster_launch tensor_map_access_supported
+unified_function_pointers
+"""
+
+
+def _table() -> dict[str, int | bool]:
+    rows = (row.split() for line in _ATTRIBUTES.split("\n") for row in line.split(",") if row.strip())
+    return {name: int(number) for name, number in rows} | dict.fromkeys(_TRUE.split(), True)
+
+
+_VALUES = _table()
+
+
+class DeviceProperties:
+    """A stand-in for ``Device.properties``. What an H100 has and the emulator has not is False or 0."""
+
+    def __getattr__(self, name: str) -> Any:
+        from cuda.core._device import DeviceProperties as Real
+
+        if name.startswith("_") or not hasattr(Real, name):
+            raise AttributeError(f"DeviceProperties has no attribute {name}", name=name, obj=self)
+        return _VALUES.get(name, False)
+
+    def __dir__(self) -> list[str]:
+        from cuda.core._device import DeviceProperties as Real
+
+        return [name for name in dir(Real) if not name.startswith("_")]
+
+
+class Context:
+    """A stand-in for ``cuda.core.Context``: the one device has one."""
+
+    is_closed = False
+    is_green = False
+
+    @property
+    def handle(self) -> int:
+        """Number of the context."""
+        return id(self)
+
+    @property
+    def device(self) -> Device:
+        """The one device."""
+        return Device(0)
+
+    @property
+    def resources(self) -> Any:
+        """Resources of the one device."""
+        return Device(0).resources
+
+    def create_stream(self, options: StreamOptions | None = None) -> Stream:
+        """Return a new stream."""
+        return Stream(options, self)
+
+    def close(self) -> None:
+        """Raise: the device's own context stays open."""
+        raise RuntimeError("the device's primary context cannot be closed")
+
+    def __repr__(self) -> str:
+        return f"<Context handle={self.handle:#x} on the emulator>"
+
+
+CONTEXT = Context()
+_PROPERTIES = DeviceProperties()
+_UUID = uuids.uuid5(uuids.NAMESPACE_URL, "cudakit:emulator")
+
+
+class _Devices(threading.local):
+    """The device of each thread, and whether it is current there."""
+
+    def __init__(self) -> None:
+        self.device: Device | None = None
+        self.is_current = False
+
+
+_devices = _Devices()
+_memory_resources: dict[int, Any] = {}
+
+
+class Device:
+    """A stand-in for ``cuda.core.Device``: one device, which is the emulator."""
+
+    __slots__ = ("__weakref__",)
+
+    def __new__(cls, device_id: Device | int | None = None) -> Device:
+        number = int(device_id) if isinstance(device_id, Device) else 0 if device_id is None else device_id
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise TypeError(f"device_id is a Device or an int, got {shortened(device_id)}")
+        if number < 0:
+            raise ValueError(f"device_id must be >= 0, got {number}")
+        if number > 0:
+            raise ValueError(f"device_id must be within [0, 1), got {number}: the emulator is one device")
+        if _devices.device is None:
+            say_emulated()
+            _devices.device = super().__new__(cls)
+        return _devices.device
+
+    @classmethod
+    def get_all_devices(cls) -> tuple[Device, ...]:
+        """Return the one device in a tuple."""
+        return (cls(0),)
+
+    def _check_context_initialized(self) -> None:
+        if not _devices.is_current:
+            raise CoreError("Device 0 is not yet initialized in this thread: call device.set_current() first")
+
+    @property
+    def device_id(self) -> int:
+        """0."""
+        return 0
+
+    @property
+    def pci_bus_id(self) -> str:
+        """Address of no device."""
+        return "0000:00:00.0"
+
+    def can_access_peer(self, peer: Device | int) -> bool:
+        """Return False: a device is no peer of its own."""
+        Device(peer)
+        return False
+
+    def to_system_device(self) -> Any:
+        """Return the device of ``cuda.core.system``."""
+        return parts.SystemDevice(index=0)
+
+    @property
+    def uuid(self) -> str:
+        """Always the same number."""
+        return str(_UUID)
+
+    @property
+    def name(self) -> str:
+        """Name of the emulated device."""
+        return EmulatorPlace().limits().name
+
+    @property
+    def properties(self) -> DeviceProperties:
+        """Attributes of the emulated device."""
+        return _PROPERTIES
+
+    @property
+    def resources(self) -> Any:
+        """Multiprocessors and work queues of the emulated device."""
+        return DeviceResources()
+
+    @property
+    def compute_capability(self) -> ComputeCapability:
+        """Compute capability of the emulated device."""
+        return ComputeCapability(*EmulatorPlace().limits().compute_capability)
+
+    @property
+    def arch(self) -> str:
+        """Compute capability as text, ``90``."""
+        return "".join(map(str, self.compute_capability))
+
+    @property
+    def context(self) -> Context:
+        """The one context."""
+        self._check_context_initialized()
+        return CONTEXT
+
+    @property
+    def memory_resource(self) -> Any:
+        """Memory resource of `allocate`."""
+        return _memory_resources.setdefault(0, DeviceMemoryResource(0))
+
+    @memory_resource.setter
+    def memory_resource(self, resource: Any) -> None:
+        if not isinstance(resource, MemoryResource):
+            raise TypeError(f"memory_resource is a MemoryResource, got {shortened(resource)}")
+        _memory_resources[0] = resource
+
+    @property
+    def default_stream(self) -> Stream:
+        """The default stream."""
+        per_thread = os.environ.get("CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM", "0")
+        return PER_THREAD_DEFAULT_STREAM if per_thread not in ("", "0") else LEGACY_DEFAULT_STREAM
+
+    def __int__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return f"<Device 0 ({self.name})>"
+
+    def __hash__(self) -> int:
+        return hash((Device, 0))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Device)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Device, (0,)
+
+    def set_current(self, ctx: Any = None) -> Context | None:
+        """Make the device current in this thread. With `ctx`, return the context that was current."""
+        if ctx is not None and not isinstance(ctx, Context):
+            raise TypeError(f"set_current takes a Context, got {shortened(ctx)}")
+        had = _devices.is_current
+        _devices.is_current = True
+        return CONTEXT if ctx is not None and had else None
+
+    def create_context(self, options: ContextOptions | None = None) -> Context:
+        """Raise: the emulator has one context."""
+        raise CoreError(
+            "Device.create_context makes a green context, which divides a GPU's multiprocessors: needs a GPU"
+        )
+
+    def create_stream(self, obj: Any = None, options: StreamOptions | None = None) -> Stream:
+        """Return a new stream, or the stream that an object with ``__cuda_stream__`` names."""
+        self._check_context_initialized()
+        if obj is not None and options is not None:
+            raise ValueError("create_stream takes obj or options, not both")
+        stream: Stream = Stream(options) if obj is None else stream_of(obj, "create_stream")
+        return stream
+
+    def create_event(self, options: EventOptions | None = None) -> Event:
+        """Return an event that is not recorded yet."""
+        self._check_context_initialized()
+        return Event(LEGACY_DEFAULT_STREAM, options, False)
+
+    def allocate(self, size: int, *, stream: Any) -> Any:
+        """Allocate `size` bytes by the device's memory resource."""
+        self._check_context_initialized()
+        return self.memory_resource.allocate(size, stream=stream)
+
+    def sync(self) -> None:
+        """Wait for all streams."""
+        self._check_context_initialized()
+        order().finish_all()
+
+    def create_graph_builder(self) -> Any:
+        """Return a builder of graphs."""
+        self._check_context_initialized()
+        return GraphBuilder()
+
+    def create_opaque_array(self, options: Any) -> Any:
+        """Return an array for textures and surfaces."""
+        return OpaqueArray(options)
+
+    def create_mipmapped_array(self, options: Any) -> Any:
+        """Raise: the emulator has no mipmaps."""
+        raise CoreError("Device.create_mipmapped_array: the emulator has no mipmaps; use create_opaque_array")
+
+    def create_texture_object(self, *, resource: Any, options: Any = None) -> Any:
+        """Return a texture, for a kernel's parameter ``cudaTextureObject_t``."""
+        return TextureObject(resource, options)
+
+    def create_surface_object(self, *, resource: Any) -> Any:
+        """Return a surface, for a kernel's parameter ``cudaSurfaceObject_t``."""
+        return SurfaceObject(resource)

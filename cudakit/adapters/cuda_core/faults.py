@@ -1,0 +1,46 @@
+"""Errors of the stand-ins, which are cuda.core's and cudakit's, and options given as cuda.core takes them."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import cuda.core
+
+from cudakit.errors import CompileError, LaunchError, shortened
+
+Options = TypeVar("Options")
+
+
+def _private(name: str) -> type[Exception]:
+    """Return an error class of cuda.core. Before version 1.3 they are in a private module."""
+    from cuda.core._utils import cuda_utils
+
+    error: type[Exception] = getattr(cuda.core, name, None) or getattr(cuda_utils, name)
+    return error
+
+
+CUDAError, NVRTCError = _private("CUDAError"), _private("NVRTCError")
+
+
+class CoreError(LaunchError, CUDAError):  # type: ignore[misc,valid-type]  # a class found at run time
+    """Error where cuda.core raises a ``CUDAError``, or where the emulator lacks what the driver has."""
+
+
+class CoreCompileError(CompileError, NVRTCError):  # type: ignore[misc,valid-type]  # a class found at run time
+    """Error of a program that does not compile, where cuda.core raises an ``NVRTCError``."""
+
+
+def of_options(options_class: type[Options], options: Any, noun: str) -> Options:
+    """Return options of a class, which may be given as a dict, or as None for the defaults.
+
+    Raises
+    ------
+    TypeError
+    """
+    if options is None:
+        return options_class()
+    if isinstance(options, dict):
+        return options_class(**options)
+    if not isinstance(options, options_class):
+        raise TypeError(f"{noun} must be a {options_class.__name__} or a dict of its fields, got {shortened(options)}")
+    return options
