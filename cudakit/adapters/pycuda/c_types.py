@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from cudakit.adapters.pycuda.vector_types import VECTOR_DTYPES
 from cudakit.errors import ArgumentError, shortened
 
 _DECLARATION = re.compile(r"(?P<stars>\**)\s*(?P<name>[A-Za-z_]\w*)(?P<counts>(\s*\[[ \d]*\])*)\s*$")
@@ -58,6 +59,8 @@ for _long in _LONGS:
     _registry.add([_long, f"{_long} int", f"signed {_long}", f"signed {_long} int", f"{_long} signed int"], "int64")
     _registry.add([f"unsigned {_long}", f"unsigned {_long} int", f"{_long} unsigned int"], "uint64")
 _registry.add(["size_t"], "uint64")
+for _name, _vector in VECTOR_DTYPES.items():
+    _registry.add([_name], _vector)
 
 
 def get_or_register_dtype(names: str | Sequence[str], dtype: Any = None) -> np.dtype:
