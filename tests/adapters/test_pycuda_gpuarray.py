@@ -11,6 +11,7 @@ import pytest
 
 from cudakit.adapters.pycuda import cumath, gpuarray
 from cudakit.adapters.pycuda.allocations import mem_alloc
+from cudakit.adapters.pycuda.c_types import dtype_to_ctype
 from cudakit.adapters.pycuda.gpuarray import GPUArray, to_gpu
 from cudakit.adapters.pycuda.streams import Stream
 from cudakit.errors import ArgumentError
@@ -493,6 +494,7 @@ def test_vector_types() -> None:
     vec = gpuarray.vec
     value = vec.make_float3(1, 2, z=3)
     assert value.dtype == vec.float3
+    assert dtype_to_ctype(vec.float3) == "float3"
     assert value["z"] == 3
     assert vec.ulonglong2.itemsize == 16
     x = gpuarray.empty((2, 3), vec.float3)
