@@ -23,7 +23,9 @@ from cudakit.types.shown import byte_size, counted
 
 if TYPE_CHECKING:
     from cudakit.adapters.program import Program, Ran
+    from cudakit.adapters.program_proofs import ProgramProof
     from cudakit.jit.cache.cache import Entry, Explanation
+    from cudakit.proof.prove import Proof
 
 _NEIGHBOURS_SHOWN: Final = 3
 _SHELLS: Final = ("bash", "zsh", "fish")
@@ -33,7 +35,7 @@ _CUDA_SUFFIXES: Final = (".cu", ".cuh")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status; `arguments` default to those of the process."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    takes_program = words[:1] in (["check"], ["inspect"], ["debug"])
+    takes_program = words[:1] in (["check"], ["inspect"], ["debug"], ["prove"])
     if words[:1] == ["run"]:
         end = rest_at = _program_end(words)
     else:
@@ -211,7 +213,7 @@ def parser() -> Parser:
     )
 
     prove = _command(commands, "prove", _prove, "prove for all sizes that kernels stay in bounds and do not race")
-    prove.add_argument("source", type=Path, metavar="FILE", help="CUDA C++ file")
+    _add_program(prove, text="CUDA C++ file, or Python program whose kernels are proved")
     prove.add_argument("--kernel", metavar="NAME", help="name of a kernel; default: all kernels of the file")
     prove.add_argument(
         "--timeout",
@@ -480,14 +482,43 @@ def _prove(options: argparse.Namespace) -> int:
     # Imported here: the other commands need neither the compiler nor a solver.
     from cudakit.proof.prove import proofs_of
 
-    proofs = []
-    for proof in proofs_of(options.source, options.kernel, options.timeout, options.arch):
-        proofs.append(proof)
+    path = Path(options.program or "")
+    proofs: Iterator[Proof | ProgramProof]
+    if options.program is None or path.suffix == ".py":
+        proofs = _proofs_of_program(options)
+    else:
+        proofs = proofs_of(path, options.kernel, options.timeout, options.arch)
+    verdicts, records = [], []
+    for proof in proofs:
+        verdicts.append(bool(proof))
+        records.append(proof.to_json())
         if not options.json:
             print(proof, flush=True)
     if options.json:
-        print(json.dumps([proof.to_json() for proof in proofs], indent=1))
-    return 0 if all(proofs) else 1
+        print(json.dumps(records, indent=1))
+    return 0 if all(verdicts) else 1
+
+
+def _proofs_of_program(options: argparse.Namespace) -> Iterator[ProgramProof]:
+    """Yield a proof of each kernel that a Python program launches.
+
+    Raises
+    ------
+    CudakitError
+        If the program launches no kernel of its own.
+    """
+    from cudakit.adapters.program_proofs import launches_of, proofs_of_launches
+
+    program = _program(options, "prove")
+    with contextlib.redirect_stdout(sys.stderr) if options.json else contextlib.nullcontext():
+        kernels, error = launches_of(program)
+    if error is not None:
+        print(f"cudakit: {program} ended early: {error}", file=sys.stderr)
+    kernels = [kernel for kernel in kernels if options.kernel in (None, kernel.instance.kernel)]
+    if not kernels:
+        subject = "kernel of its own" if options.kernel is None else f"kernel {options.kernel}"
+        raise CudakitError(f"{program} launches no {subject} on the emulator: there is nothing to prove")
+    yield from proofs_of_launches(kernels, options.timeout, options.arch)
 
 
 def _inspect(options: argparse.Namespace) -> int:

@@ -211,9 +211,21 @@ def _spec_of(name: str) -> ModuleSpec:
 
 
 def _put_first(folder: str) -> None:
-    """Put the program's folder first in ``sys.path``, except under ``python -P``."""
-    if not sys.flags.safe_path:
-        sys.path.insert(0, folder)
+    """Put the program's folder first in ``sys.path``, except under ``python -P``.
+
+    Modules of Python that files of the folder hide are imported from there, although cudakit has imported Python's.
+    """
+    if sys.flags.safe_path:
+        return
+    sys.path.insert(0, folder)
+    with contextlib.suppress(OSError):
+        for name in {entry.partition(".")[0] for entry in os.listdir(folder or ".")} & sys.stdlib_module_names:
+            # Python's start imports frozen modules and encodings, which no file hides.
+            spec = getattr(sys.modules.get(name), "__spec__", None)
+            if spec is None or spec.origin in ("frozen", "built-in") or name == "encodings":
+                continue
+            if PathFinder.find_spec(name, [folder or os.getcwd()]) is not None:
+                del sys.modules[name]
 
 
 def _own_frames_removed(trace: TracebackType | None, main: ModuleType) -> TracebackType | None:
@@ -230,12 +242,14 @@ def _own_frames_removed(trace: TracebackType | None, main: ModuleType) -> Traceb
 
 @contextlib.contextmanager
 def _restored() -> Iterator[None]:
-    """Restore ``__main__``, arguments and import path after the block."""
-    main, former_path, former_arguments = sys.modules["__main__"], list(sys.path), list(sys.argv)
+    """Restore ``__main__``, modules of Python, arguments and import path after the block."""
+    names = ("__main__", *sys.stdlib_module_names)
+    former_modules = {name: sys.modules[name] for name in names if name in sys.modules}
+    former_path, former_arguments = list(sys.path), list(sys.argv)
     try:
         yield
     finally:
-        sys.modules["__main__"] = main
+        sys.modules.update(former_modules)
         sys.path[:], sys.argv[:] = former_path, former_arguments
 
 
@@ -360,7 +374,7 @@ def is_gpu_here() -> bool:
 
 
 @contextlib.contextmanager
-def _without_gpu(program: Program, action: str) -> Iterator[None]:
+def without_gpu(program: Program, action: str) -> Iterator[None]:
     """Hide the GPU in the block, and put in all stand-ins. `action` is for the error's message.
 
     Raises
@@ -468,7 +482,7 @@ def debug(program: Program, line: int | None = None) -> bool:
         Line to stop at, in the same file. Default: the begin of the first kernel.
     """
     witness = _Stepping(f"{program.file}:{line}" if line else "")
-    with _without_gpu(program, "debugged"), witnessing(witness), contextlib.suppress(SystemExit):
+    with without_gpu(program, "debugged"), witnessing(witness), contextlib.suppress(SystemExit):
         program.execute()
     return witness.has_stopped
 
@@ -494,7 +508,7 @@ def examine(program: Program, checked: bool = False, schedules: int = 0) -> Ran:
     """
     status, faults = 0, tuple[Finding, ...]()
     checks = check(schedules=schedules) if checked else contextlib.nullcontext()
-    with _without_gpu(program, "checked"), counters() as report, checks as check_report:
+    with without_gpu(program, "checked"), counters() as report, checks as check_report:
         try:
             program.execute()
         except CudakitError as error:

@@ -453,19 +453,39 @@ def proofs_of(path: Path, kernel: str | None, timeout_s: float, arch: str) -> It
         if missing:
             raise TemplateError(f"{name}: state its template arguments, as // prove: {missing[0]} = float")
         for chosen in itertools.product(*(entry.arguments[parameter] for parameter in parameters)):
-            template_arguments = tuple(
-                int(argument) if re.fullmatch(r"-?\d+", argument) else argument for argument in chosen
-            )
-            instance = listed_kernel[template_arguments] if template_arguments else listed_kernel
-            yield prove(
-                instance,
-                *entry.statements,
-                block=_extent(entry.settings.get("block")),
-                grid=_extent(entry.settings.get("grid")),
-                shared_bytes=entry.settings.get("shared_bytes", 0),
-                timeout_s=timeout_s,
-                arch=arch,
-            )
+            yield prove_stated(listed_kernel, chosen, entry, timeout_s, arch)
+
+
+def prove_stated(
+    kernel: Kernel,
+    template_arguments: Sequence[str],
+    entry: Stated,
+    timeout_s: float,
+    arch: str,
+) -> Proof:
+    """Prove a kernel with the statements of the comments above it.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Kernel without template arguments.
+    template_arguments : sequence of str
+        C++ source of its template arguments.
+    entry : Stated
+        The statements.
+    timeout_s, arch
+        As for `prove`.
+    """
+    arguments = tuple(int(text) if re.fullmatch(r"-?\d+", text) else text for text in template_arguments)
+    return prove(
+        kernel[arguments] if arguments else kernel,
+        *entry.statements,
+        block=_extent(entry.settings.get("block")),
+        grid=_extent(entry.settings.get("grid")),
+        shared_bytes=entry.settings.get("shared_bytes", 0),
+        timeout_s=timeout_s,
+        arch=arch,
+    )
 
 
 def _extent(text: str | None) -> list[str] | None:
