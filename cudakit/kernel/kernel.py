@@ -659,9 +659,11 @@ def of_source(origin: Source, name: str, options: CompileOptions | None = None) 
     return Kernel._make(origin, name, options, None)
 
 
-def module_of_source(origin: Source, options: CompileOptions | None = None) -> Module:
-    """Make the module of a `Source` object, which holds source that was read or generated."""
-    return Module._of_source(origin, options, None)
+def module_of_source(
+    origin: Source, options: CompileOptions | None = None, host_code: HostCode = "keep", arch: str | None = None
+) -> Module:
+    """Make the module of a `Source` object, which holds source that was read or generated, or compiled code."""
+    return Module._of_source(_with_host_code(origin, host_code, options), options, arch)
 
 
 @raised_from_call

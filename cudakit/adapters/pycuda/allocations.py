@@ -66,10 +66,35 @@ class DeviceAllocation:
             raise LogicError(f"the device memory at {self.address:#x} is free already; free it once")
         memory.remove(self)
         self.array = None
+        self.__class__ = FREED.get(type(self), type(self))  # which prepared calls look at
 
     def as_buffer(self, size: int, offset: int = 0) -> memoryview:
         """Return a buffer whose address is the device's, for libraries that take such an address."""
         return memoryview((ctypes.c_ubyte * size).from_address(self.address + offset))
+
+
+class FreedAllocation(DeviceAllocation):
+    """Device memory that was freed."""
+
+
+FREED: dict[type, Any] = {DeviceAllocation: FreedAllocation}
+
+
+class PointerHolderBase:
+    """A base for classes of programs whose `get_pointer` returns the address of device memory."""
+
+    def get_pointer(self) -> int:
+        """Return the address."""
+        raise NotImplementedError("a PointerHolderBase needs a method get_pointer")
+
+    def __int__(self) -> int:
+        return int(self.get_pointer())
+
+    __index__ = __long__ = __int__
+
+    def as_buffer(self, size: int, offset: int = 0) -> memoryview:
+        """Return a buffer whose address is the device's."""
+        return memoryview((ctypes.c_ubyte * size).from_address(int(self) + offset))
 
 
 class Memory:
@@ -121,6 +146,8 @@ def address_of(pointer: Any) -> int:
         For another object.
     """
     if isinstance(pointer, DeviceAllocation):
+        if pointer.array is None:
+            raise LogicError(f"invalid argument: the device memory at {pointer.address:#x} was freed")
         return pointer.address
     if hasattr(pointer, "gpudata"):
         return 0 if pointer.gpudata is None else address_of(pointer.gpudata)
@@ -222,6 +249,24 @@ def _bounds(shape: Sequence[int], itemsize: int, strides: Sequence[int] | None) 
         return 0, math.prod(shape) * itemsize
     spans = [(extent - 1) * step for extent, step in zip(shape, strides, strict=True)]
     return sum(min(span, 0) for span in spans), sum(max(span, 0) for span in spans) + itemsize
+
+
+def variable_at(address: int, size: int) -> DeviceAllocation:
+    """Return the memory of a module's variable as an allocation, which is known by its address from now on."""
+    if not size:
+        return DeviceAllocation(empty(0, np.uint8, stream=default_stream()))
+    if has_gpu():
+        import cupy
+
+        known = cupy.cuda.UnownedMemory(address, size, None)
+        return Variable(cupy.ndarray((size,), np.uint8, memptr=cupy.cuda.MemoryPointer(known, 0)))
+    from cudakit.emulator.face import as_device
+
+    return Variable(as_device(np.frombuffer(memoryview((ctypes.c_ubyte * size).from_address(address)), np.uint8)))
+
+
+class Variable(DeviceAllocation):
+    """The memory of a module's variable, which lives as long as the module."""
 
 
 def mem_alloc(bytes: int) -> DeviceAllocation:

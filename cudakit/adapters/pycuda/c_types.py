@@ -43,13 +43,14 @@ class _Registry:
     def add(self, names: Sequence[str], dtype: Any) -> np.dtype:
         """Register names of a dtype, and return the dtype that was registered first."""
         dtype = np.dtype(dtype)
+        result: np.dtype
         for name in names:
             if self.dtypes.get(name, dtype) != dtype:
                 raise RuntimeError(f"the C name {name} is registered for {self.dtypes[name]}; got {dtype}")
         first = self.names.setdefault(dtype, names[0])
-        dtype = np.dtype(self.dtypes.get(first, dtype))
-        self.dtypes.update(dict.fromkeys(names, dtype))
-        return dtype
+        result = np.dtype(self.dtypes.get(first, dtype))
+        self.dtypes.update(dict.fromkeys(names, result))
+        return result
 
 
 _registry = _Registry()

@@ -65,9 +65,38 @@ def as_error(error: Exception) -> Exception:
         return error
     if any(part in text for part in ("memory were asked for", "more than any memory", "OUT_OF_MEMORY")):
         return MemoryError(text)
-    if lost_context(error) is not None or (error.__cause__ and lost_context(error.__cause__)):
-        return LaunchError(text)
-    return LogicError(text)
+    for words, error_class in _BY_STATUS:
+        if any(word in text for word in words):
+            return error_class(text)
+    lost = lost_context(error) is not None or (error.__cause__ and lost_context(error.__cause__))
+    return LaunchError(text) if lost else LogicError(text)
+
+
+#: Words in the driver's names of errors, and the exception of each; other errors are a `LogicError`.
+_BY_STATUS: tuple[tuple[tuple[str, ...], type[Error]], ...] = (
+    (("OUT_OF_MEMORY",), MemoryError),
+    (("LAUNCH_FAILED", "LAUNCH_OUT_OF_RESOURCES", "LAUNCH_TIMEOUT", "LAUNCH_INCOMPATIBLE"), LaunchError),
+    (("NO_DEVICE", "NO_BINARY_FOR_GPU", "FILE_NOT_FOUND", "NOT_READY", "ECC_UNCORRECTABLE"), RuntimeError),
+)
+
+
+def call(name: str, *arguments: Any) -> Any:
+    """Call a function of the driver, and return its result: None, a value or a tuple of values.
+
+    Raises
+    ------
+    Error
+        If the driver refuses the call.
+    """
+    from cuda.bindings import driver
+
+    status, *results = getattr(driver, name)(*arguments)
+    if int(status) != 0:
+        for words, error_class in _BY_STATUS:
+            if any(word in status.name for word in words):
+                raise error_class(f"{name} failed: {status.name}")
+        raise LogicError(f"{name} failed: {status.name}")
+    return results[0] if len(results) == 1 else tuple(results) or None
 
 
 @contextlib.contextmanager

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,18 +16,25 @@ from cudakit.adapters.pycuda.allocations import (
     DeviceAllocation,
     address_of,
     address_of_array,
-    array_at,
     mem_alloc,
     memory,
     rest_at,
+    variable_at,
 )
+from cudakit.adapters.pycuda.enums import func_cache, function_attribute
 from cudakit.adapters.pycuda.errors import LogicError, translated
-from cudakit.adapters.pycuda.streams import finish_all, stream_of
+from cudakit.adapters.pycuda.prepared import PreparedCall, converted, fits, letters_of
+from cudakit.adapters.pycuda.streams import Event, finish_all, stream_of
+from cudakit.adapters.pycuda.texture_references import SurfaceReference, TextureReference
 from cudakit.errors import ArgumentError, TemplateError, shortened
 from cudakit.jit.compile.elf import bare_name, demangle
+from cudakit.jit.launch.launch import CallShape
 from cudakit.jit.load.config import config
 from cudakit.kernel.kernel import Kernel
 from cudakit.kernel.kernel import Module as Compiled
+from cudakit.places import device_limits
+from cudakit.streams import devices
+from cudakit.types.arguments import texture_handle
 from cudakit.types.cpp import Named, Pointer, scalar_dtype, vector
 
 
@@ -78,8 +88,19 @@ class Function:
         cudakit's kernel.
     """
 
-    def __init__(self, kernel: Kernel) -> None:
-        self.kernel = kernel
+    prepared_call: Callable[..., None]
+    prepared_async_call: Callable[..., None]
+
+    def __init__(self, kernel: Kernel, module: Module) -> None:
+        self.kernel, self._module = kernel, module
+        self._dynamic_bytes: int | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("prepared_call", "prepared_async_call"):
+            raise LogicError(f"{self.kernel.name} is not prepared; call prepare('P…') before {name}")
+        if name.startswith("_") or not hasattr(function_attribute, name.upper()):
+            raise AttributeError(f"a pycuda.driver.Function has no {name!r}", name=name, obj=self)
+        return self.get_attribute(getattr(function_attribute, name.upper()))
 
     def __repr__(self) -> str:
         return f"<pycuda.driver.Function {self.kernel.name}>"
@@ -125,8 +146,7 @@ class Function:
         if time_kernel:
             finish_all()
         begun = time.perf_counter()
-        with translated():
-            self.kernel(stream_of(stream), config(_extents(grid), _extents(block), int(shared or 0)), *values)
+        self._launch(grid, block, stream, values, shared)
         after = [handler for handler in handlers if isinstance(handler, Out) or hasattr(handler, "post_call")]
         if (after and stream is None) or time_kernel:
             finish_all()
@@ -135,9 +155,94 @@ class Function:
             handler.post_call(stream)
         return seconds if time_kernel else None
 
+    def _launch(self, grid: Any, block: Any, stream: Any, values: Sequence[Any], shared: Any) -> Any:
+        """Launch with checked arguments, and return the configuration."""
+        launch_config = config(_extents("grid", grid), _extents("block", block), int(shared or 0))
+        with translated():
+            self._module.write_references()
+            self.kernel(stream_of(stream), launch_config, *values)
+        return launch_config
+
+    def prepare(self, arg_types: Any, texrefs: Any = ()) -> Function:
+        """Say the arguments' types for `prepared_call` and its kin, and return the function.
+
+        Parameters
+        ----------
+        arg_types : str or sequence
+            Letters as of `struct` (``"PPi"``, P for memory), or a sequence of dtypes, of letters, and of other objects
+            for memory.
+        texrefs : sequence of TextureReference
+            Texture references; each is bound to the kernel already.
+        """
+        letters = letters_of(arg_types)
+
+        def check(grid: Any, block: Any, stream: Any, args: Any, shared: int) -> tuple[Any, ...] | None:
+            values = self._values(converted(letters, args))
+            launch_config = self._launch(grid, block, stream, values, shared)
+            shape = self.kernel.dispatcher.shapes[0] if self.kernel.dispatcher.shapes else None
+            if not isinstance(shape, CallShape) or self._module.references or not fits(letters, self._parameters):
+                return None
+            shape.loaded.holders.add(prepared)
+            resolved = shape.loaded.launch_config(launch_config, shape.device_id)
+            target = shape.target(stream_of(stream))
+            return None if target is None else (shape.run, target.core, resolved, shape.loaded.kernel)
+
+        prepared = PreparedCall(letters, check)
+        self.prepared_call, self.prepared_async_call = prepared.call, prepared.async_call
+        return self
+
+    def prepared_timed_call(self, grid: Any, block: Any, *args: Any, **keywords: Any) -> Callable[[], float]:
+        """Make a prepared call, and return a function that waits for it and returns its seconds."""
+        begin, end = Event().record(), Event()
+        self.prepared_call(grid, block, *args, **keywords)
+        end.record()
+        return lambda: end.synchronize().time_since(begin) * 1e-3
+
+    def get_attribute(self, attribute: Any) -> int:
+        """Return an attribute of `function_attribute`: registers, shared memory and others."""
+        name = function_attribute(int(attribute)).name
+        with translated():
+            limits = device_limits()
+            known = attributes_of(self.kernel)
+        capability = 10 * limits.compute_capability[0] + limits.compute_capability[1]
+        values = known | {
+            "PTX_VERSION": capability, "BINARY_VERSION": capability, "CACHE_MODE_CA": 0,
+            "PREFERRED_SHARED_MEMORY_CARVEOUT": -1,
+            "MAX_DYNAMIC_SHARED_SIZE_BYTES": 49152 - known["SHARED_SIZE_BYTES"],
+        }  # fmt: skip
+        if self._dynamic_bytes is not None:
+            values["MAX_DYNAMIC_SHARED_SIZE_BYTES"] = self._dynamic_bytes
+        if name not in values:
+            raise LogicError(f"cuFuncGetAttribute failed: invalid value: cudakit does not know {name}")
+        return int(values[name])
+
+    def set_attribute(self, attribute: Any, value: int) -> None:
+        """Set an attribute; a launch raises the limit of dynamic shared memory by itself."""
+        if int(attribute) == function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES:
+            most = device_limits().shared_bytes
+            if not 0 <= value <= most:
+                raise LogicError(f"cuFuncSetAttribute failed: invalid value: {value} of {most} bytes of shared memory")
+            self._dynamic_bytes = int(value)
+        elif int(attribute) != function_attribute.PREFERRED_SHARED_MEMORY_CARVEOUT:
+            raise LogicError(
+                "cuFuncSetAttribute failed: invalid value: MAX_DYNAMIC_SHARED_SIZE_BYTES and "
+                "PREFERRED_SHARED_MEMORY_CARVEOUT can be set"
+            )
+
+    def set_cache_config(self, fc: Any) -> None:
+        """Do nothing: the preference between cache and shared memory changes no result."""
+        func_cache(int(fc))
+
+    def param_set_texref(self, texref: Any) -> None:
+        """Do nothing: a texture reference is bound to all kernels of its module."""
+
+    @property
+    def _parameters(self) -> Any:
+        return self.kernel.signature.parameters
+
     def _values(self, args: Any) -> list[Any]:
         """Return the arguments as cudakit's kernel takes them, checked against its parameters."""
-        parameters = self.kernel.signature.parameters
+        parameters = self._parameters
         if parameters is None:
             return [_value(f"{self.kernel.name}: argument {k}", None, arg) for k, arg in enumerate(args)]
         if len(parameters) != len(args):
@@ -149,11 +254,36 @@ class Function:
         ]
 
 
-def _extents(extents: Any) -> tuple[int, ...]:
+def _extents(name: str, extents: Any) -> tuple[int, ...]:
     try:
-        return tuple(int(extent.__index__()) for extent in extents)
+        result = tuple(int(extent.__index__()) for extent in extents)
     except (TypeError, AttributeError):
-        raise ArgumentError(f"block and grid are tuples of ints, got {shortened(extents)}") from None
+        raise ArgumentError(f"{name} is a tuple of up to three ints, got {shortened(extents)}") from None
+    if not all(extent > 0 for extent in result):
+        raise LogicError(f"cuLaunchKernel failed: invalid value: {name} is {result}; give numbers from 1 up")
+    return result
+
+
+def attributes_of(kernel: Kernel) -> dict[str, int]:
+    """Return the resources of a kernel, by their names in `function_attribute`."""
+    if devices.has_gpu():
+        known: Any = kernel.attributes()
+        return {
+            "NUM_REGS": known.registers, "SHARED_SIZE_BYTES": known.shared_bytes,
+            "LOCAL_SIZE_BYTES": known.spill_bytes, "CONST_SIZE_BYTES": known.constant_bytes,
+            "MAX_THREADS_PER_BLOCK": known.max_threads_per_block,
+        }  # fmt: skip
+    limits = device_limits()
+    explained = kernel.explain(arch=limits.arch)
+    constants = [symbol.name for symbol in kernel.module.declarations.symbols if symbol.constant]
+    # A multiprocessor has 65,536 registers; a warp takes a multiple of 256.
+    warps = 65_536 // max(256, -(-explained.registers * 32 // 256) * 256)
+    return {
+        "NUM_REGS": explained.registers, "SHARED_SIZE_BYTES": explained.shared_bytes,
+        "LOCAL_SIZE_BYTES": explained.spill_bytes,
+        "CONST_SIZE_BYTES": sum(kernel.globals.address(name)[1] for name in constants),
+        "MAX_THREADS_PER_BLOCK": min(limits.threads_per_block, warps * 32),
+    }  # fmt: skip
 
 
 def _value(where: str, cpp: Any, arg: Any) -> Any:
@@ -213,16 +343,15 @@ def _pointer(where: str, cpp: Any, arg: Any, dtype: Any) -> Any:
         dtype = None
         if arg.itemsize != 8:
             raise ArgumentError(f"{where} takes an address of 8 bytes, got {arg.dtype} {arg}; give numpy.uintp({arg})")
-    elif (
-        not isinstance(arg, DeviceAllocation)
-        and hasattr(arg, "__cuda_array_interface__")
-        and not hasattr(arg, "gpudata")
-    ):
-        return arg
+    elif not isinstance(arg, DeviceAllocation) and not hasattr(arg, "gpudata"):
+        interface = getattr(arg, "__cuda_array_interface__", None)
+        if interface is not None:
+            dtype, arg = np.dtype(interface["typestr"]), np.uintp(interface["data"][0])
     if want is not None and dtype is not None and dtype != want and not _same_bytes(dtype, want):
-        raise ArgumentError(
-            f"{where} takes elements of {want}, got an array of {dtype}; convert it with a.astype(numpy.{want.name})"
-        )
+        message = f"{where} takes elements of {want}, got an array of {dtype}"
+        if dtype.itemsize != want.itemsize:
+            raise ArgumentError(f"{message}; convert it with a.astype(numpy.{want.name})")
+        warnings.warn(f"{message}: their bytes are passed as they are", UserWarning, _stack_level())
     address = address_of(arg)
     if not address:
         return None
@@ -238,6 +367,14 @@ def _same_bytes(dtype: np.dtype, want: np.dtype) -> bool:
     return dtype.itemsize == want.itemsize and {dtype.kind, want.kind} <= {*"iub"}
 
 
+def _stack_level() -> int:
+    """Return the number of frames up to the program's, for a warning."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("cudakit."):
+        level, frame = level + 1, frame.f_back
+    return level
+
+
 def element_dtype(cpp: Any) -> np.dtype | None:
     """Return the dtype of a C++ type: of a number, or of a vector such as float4; None for other types."""
     dtype = scalar_dtype(cpp) if cpp is not None else None
@@ -247,10 +384,20 @@ def element_dtype(cpp: Any) -> np.dtype | None:
 
 
 class Module:
-    """Compiled code: kernels and variables."""
+    """Compiled code: kernels and variables.
 
-    def __init__(self, compiled: Compiled) -> None:
+    Attributes
+    ----------
+    compiled : Module
+        cudakit's module.
+    references : dict
+        Texture and surface references by name.
+    """
+
+    def __init__(self, compiled: Compiled, references: Mapping[str, Any] | None = None) -> None:
         self.compiled = compiled
+        self.references = dict(references or {})
+        self._globals: dict[str, Any] = {}
 
     def get_function(self, name: str) -> Function:
         """Return the kernel with this name, which may be mangled.
@@ -261,9 +408,59 @@ class Module:
             If there is none.
         """
         try:
-            return Function(self.compiled[bare_name(demangle(name)) if name.startswith("_Z") else name])
+            return Function(self.compiled[bare_name(demangle(name)) if name.startswith("_Z") else name], self)
         except TemplateError as error:
             raise LogicError(f"cuModuleGetFunction failed: named symbol not found: {error}") from error
 
+    def get_global(self, name: str) -> tuple[int, int]:
+        """Return the address of a variable, and its bytes.
 
-__all__ = ["ArgumentHandler", "Function", "In", "InOut", "Module", "Out", "array_at"]
+        Raises
+        ------
+        LogicError
+            If there is none.
+        """
+        try:
+            with translated():
+                address, size = self.compiled.globals.address(name)
+        except TemplateError as error:
+            raise LogicError(f"cuModuleGetGlobal failed: named symbol not found: {error}") from error
+        if name not in self._globals:
+            self._globals[name] = variable_at(address, size)
+        return int(address), int(size)
+
+    def get_texref(self, name: str) -> TextureReference:
+        """Return a texture reference of the source.
+
+        Raises
+        ------
+        LogicError
+            If there is none.
+        """
+        reference: TextureReference = self._reference("cuModuleGetTexRef", name, TextureReference)
+        return reference
+
+    def get_surfref(self, name: str) -> SurfaceReference:
+        """Return a surface reference of the source.
+
+        Raises
+        ------
+        LogicError
+            If there is none.
+        """
+        reference: SurfaceReference = self._reference("cuModuleGetSurfRef", name, SurfaceReference)
+        return reference
+
+    def _reference(self, call: str, name: str, reference_class: Any) -> Any:
+        reference = self.references.get(name)
+        if not isinstance(reference, reference_class):
+            names = ", ".join(name for name in self.references if isinstance(self.references[name], reference_class))
+            raise LogicError(f"{call} failed: named symbol not found: no {name}; the source has {names or 'none'}")
+        return reference
+
+    def write_references(self) -> None:
+        """Write the objects that references were bound to since the last launch."""
+        for reference in self.references.values():
+            if reference.is_new:
+                handle = texture_handle(reference.bound())
+                self.compiled.globals.write(reference.variable, np.array([handle], np.uint64).view(np.uint8))

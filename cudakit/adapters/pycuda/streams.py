@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, NoReturn
 
 from cudakit import places
+from cudakit.adapters.pycuda.contexts import finish_all, require_context
 from cudakit.adapters.pycuda.errors import LogicError, translated
 from cudakit.errors import ArgumentError, shortened
 from cudakit.streams import devices, streams
 
 
 def default_stream() -> Any:
-    """Return the stream of work that names none: the driver's default stream, or one of the emulator."""
+    """Return the stream of work that names none: the driver's default stream, or one of the emulator.
+
+    Raises
+    ------
+    LogicError
+        If no context is current.
+    """
+    require_context("the call")
     return streams.of_handle(0) if devices.has_gpu() else _emulated_default()
 
 
@@ -39,17 +47,6 @@ def stream_of(stream: Any) -> Any:
     if hasattr(stream, "__cuda_stream__") or hasattr(stream, "record"):
         return stream
     raise ArgumentError(f"stream is a pycuda.driver.Stream or None, got {shortened(stream)}")
-
-
-def finish_all() -> None:
-    """Wait for all work on the device, on all streams."""
-    with translated():
-        if devices.has_gpu():
-            devices.current_device().sync()
-        else:
-            from cudakit.emulator.face import order
-
-            order().finish_all()
 
 
 class Stream:
@@ -85,7 +82,8 @@ class Stream:
 
     def is_done(self) -> bool:
         """Return whether all work of the stream is done."""
-        return bool(self.stream.record().is_done)
+        with translated():
+            return bool(self.stream.record().is_done)
 
     def wait_for_event(self, event: Event) -> None:
         """Let later work of the stream wait for an event."""
@@ -151,6 +149,18 @@ class Event:
         with translated():
             return float(places.default_place().elapsed_ms(event.event, self.event))
 
+    def ipc_handle(self) -> NoReturn:
+        """Raise: events are not shared between processes."""
+        raise LogicError("Event.ipc_handle is not in cudakit: cuda.core.Event has ipc_descriptor")
+
+    @staticmethod
+    def from_ipc_handle(handle: Any) -> NoReturn:
+        """Raise: events are not shared between processes."""
+        raise LogicError("Event.from_ipc_handle is not in cudakit: cuda.core.Event has from_ipc_descriptor")
+
     def time_till(self, event: Event) -> float:
         """Return the milliseconds from this event to another one."""
         return event.time_since(self)
+
+
+__all__ = ["Event", "Stream", "default_stream", "finish_all", "stream_of"]

@@ -8,6 +8,8 @@ variable                 meaning                                                
 ``CUDAKIT_QUIET``        1: long compiles are not reported on a terminal                        reported
 ``CUDAKIT_TRACEBACK``    ``full``: tracebacks of errors show cudakit's own frames too            left out
 ``CUDAKIT_MACHINE``      back-end of the emulator: ``auto``, ``compiled`` or ``numpy``          ``auto``
+``CUDA_DEVICE``          number of the device that programs of PyCUDA take                      ``0``
+``PYCUDA_…_FLAGS``       ``PYCUDA_DEFAULT_NVCC_FLAGS``: options of PyCUDA's ``SourceModule``    none
 =======================  =====================================================================  ================
 """
 
@@ -62,6 +64,25 @@ def full_tracebacks() -> bool:
 def machine() -> str:
     """Return the emulator's default back-end, as ``CUDAKIT_MACHINE`` names it; ``auto`` if it is not set."""
     return os.environ.get("CUDAKIT_MACHINE", "").strip() or "auto"
+
+
+def cuda_device() -> int:
+    """Return the number of the device that programs of PyCUDA take by default.
+
+    Raises
+    ------
+    CudakitError
+        If the variable holds no number.
+    """
+    text = os.environ.get("CUDA_DEVICE", "").strip() or "0"
+    if not text.isdigit():
+        raise CudakitError(f"CUDA_DEVICE is the number of a device, got {shortened(text)}")
+    return int(text)
+
+
+def pycuda_flags() -> list[str]:
+    """Return the options that programs of PyCUDA compile with by default."""
+    return os.environ.get("PYCUDA_DEFAULT_NVCC_FLAGS", "").split()
 
 
 def read() -> Settings:

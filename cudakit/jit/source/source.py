@@ -147,6 +147,20 @@ def from_ptx(text: str, head: str | None = None) -> Source:
     return Source("", "<PTX text>", None, code=data, head=head)
 
 
+def from_bytes(data: bytes) -> Source:
+    """Make the `Source` of compiled code: PTX or a cubin.
+
+    Raises
+    ------
+    TemplateError
+        If it is code of another format, or no code.
+    """
+    code_format = kind_of(data)
+    if code_format not in ("ptx", "cubin"):
+        raise TemplateError(f"compiled code is PTX or a cubin here, got {code_format or shortened(data[:40])}")
+    return Source("", f"<{code_format} code>", None, code=data)
+
+
 def _from_code(path: Path, data: bytes, code_format: str, head: str | None) -> Source:
     if code_format in ("object", "library"):
         raise TemplateError(f"{path} is a host's {code_format}: link it to a kernel, with CompileOptions(link=[…])")
