@@ -1,25 +1,22 @@
-"""An adapter for kernels of Numba-CUDA, which Numba compiles to PTX without a GPU.
-
-In programs under ``cudakit check``, ``inspect`` and ``debug``, the kernels run on the emulator, and device arrays are
-host arrays.
-"""
+"""An adapter for kernels of Numba-CUDA, which Numba compiles to PTX without a GPU."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import re
-import struct
 import sys
-from collections.abc import Callable, Iterator
-from types import FunctionType, SimpleNamespace
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from cudakit.emulator.face import MARKS, EmulatorPlace
 from cudakit.errors import ArgumentError, shortened
-from cudakit.jit.load.config import Config, Cover, config
+from cudakit.generate.declarations import CPP_WORDS
+from cudakit.jit.load.config import Config, Cover
+from cudakit.jit.specialise.options import CompileOptions
 from cudakit.kernel.kernel import Kernel
 from cudakit.places import place_of
 
@@ -52,7 +49,7 @@ class NumbaKernel:
         config : Config or Cover
             Launch configuration.
         *arguments : array or number
-            Numbers, and C-contiguous arrays.
+            Numbers, C-contiguous arrays, and tuples of these.
         """
         from numba import cuda, types
 
@@ -62,11 +59,13 @@ class NumbaKernel:
             arch = place_of(stream).limits(stream).compute_capability
             with _compiling_for(arch):
                 text, _ = cuda.compile_ptx(self._function, types.void(*types_of), cc=arch, lineinfo=True)
-            # The kernel's own name in place of the one that Numba made of it.
-            match = _ENTRY.search(text)
-            renamed = text.replace(match[1], self._function.__name__) if match is not None else text
-            kernel = self.kernels[types_of] = Kernel.from_ptx(renamed)
-        kernel(stream, config, *(parameter for argument in arguments for parameter in _parameters(argument)))
+            names = self._function.__code__.co_varnames
+            head = signature_of(self._function.__name__, types_of, names)
+            kernel = self.kernels[types_of] = from_ptx(text, head)
+        parameters: list[Any] = []
+        for of_type, argument in zip(types_of, arguments, strict=True):
+            append_parameters(parameters, of_type, argument, lambda array: (array, array))
+        kernel(stream, config, *parameters)
 
 
 def from_numba(kernel: Any) -> NumbaKernel:
@@ -109,160 +108,161 @@ def _compiling_for(arch: tuple[int, int]) -> Iterator[None]:
         asks["get_current_device"] = former
 
 
+def from_ptx(text: str, signature: str, options: CompileOptions | None = None) -> Kernel:
+    """Return the kernel of PTX that Numba has compiled, with the name of a signature in place of Numba's."""
+    match, name = _ENTRY.search(text), signature.partition("(")[0].rpartition(" ")[2]
+    renamed = text.replace(match[1], name) if match is not None else text
+    return Kernel.from_ptx(renamed, name, signature=signature, options=options)
+
+
 def _type_of(value: Any) -> Any:
     """Return Numba's type of a kernel's argument."""
     from numba import types
+
+    if isinstance(value, tuple):
+        return types.BaseTuple.from_types([_type_of(part) for part in value], type(value))
+    dtype = getattr(value, "dtype", None)
+    if dtype is None:
+        if isinstance(value, bool):
+            return types.boolean
+        if isinstance(value, int):
+            return types.int64 if -(2**63) <= value < 2**63 else types.uint64
+        if isinstance(value, float | complex):
+            return types.float64 if isinstance(value, float) else types.complex128
+        raise ArgumentError(
+            f"from_numba: an argument is an array, a number or a tuple, got {type(value).__name__}: {shortened(value)}"
+        )
     from numba.np import numpy_support
 
-    dtype = getattr(value, "dtype", None)
-    if dtype is not None and value.ndim:
-        return types.Array(numpy_support.from_dtype(dtype), value.ndim, "C")
-    if isinstance(value, bool):
-        return types.boolean
-    if isinstance(value, int):
-        return types.int64
-    if isinstance(value, float):
-        return types.float64
-    if dtype is None:
-        raise ArgumentError(
-            f"from_numba: an argument is an array or a number, got {type(value).__name__}: {shortened(value)}"
-        )
-    return numpy_support.from_dtype(dtype)
+    element = numpy_support.from_dtype(dtype)
+    if isinstance(value, np.generic):
+        return element
+    flags = value.flags
+    return types.Array(element, value.ndim, "C" if flags.c_contiguous else "F" if flags.f_contiguous else "A")
 
 
-def _parameters(value: Any) -> list[Any]:
-    """Convert an argument to the list of parameters that Numba's compiled code takes for it.
-
-    For an array: two zeros, its numbers of elements and of bytes an element, the array, its shape and strides in bytes.
-    """
-    if isinstance(value, np.ndarray) and value.ndim:
-        whole = [np.int64(0), np.int64(0), np.int64(value.size), np.int64(value.itemsize), value]
-        return [*whole, *map(np.int64, value.shape), *map(np.int64, value.strides)]
-    if isinstance(value, bool | np.bool_):
-        return [np.int8(value)]
-    if isinstance(value, int):
-        return [np.int64(value)]
-    if isinstance(value, complex | np.complexfloating):
-        half = "f" if isinstance(value, np.complex64) else "d"
-        return [np.frombuffer(struct.pack(f"<2{half}", value.real, value.imag), f"<{half}")]
-    return [np.float64(value) if isinstance(value, float) and not isinstance(value, np.generic) else value]
-
-
-class Array(np.ndarray):
-    """A host array with the methods of Numba's device arrays."""
-
-    def copy_to_host(self, ary: np.ndarray | None = None, stream: Any = 0) -> np.ndarray:
-        """Return the elements as a new NumPy array, or copy them to `ary` and return it."""
-        if ary is None:
-            return np.array(self, copy=True, order="K", subok=False)
-        ary[...] = self
-        return ary
-
-    def copy_to_device(self, ary: Any, stream: Any = 0) -> None:
-        """Copy the elements of an array into this array."""
-        self[...] = ary
-
-
-def _to_device(obj: Any, stream: Any = 0, copy: bool = True, to: Any = None) -> Any:
-    if to is not None:
-        to[...] = obj
-        return to
-    return np.array(obj, copy=copy or None, order="K").view(Array)
-
-
-def _device_array(shape: Any, dtype: Any = np.float64, *arguments: Any, **keywords: Any) -> Array:
-    array = np.empty(shape, dtype, keywords.get("order", "C"))
-    if array.flags.c_contiguous:
-        MARKS.mark(array)
-    return array.view(Array)
-
-
-def _device_array_like(ary: Any, *arguments: Any, **keywords: Any) -> Array:
-    return _device_array(ary.shape, ary.dtype)
-
-
-class _Stream:
-    """A stream or event of Numba's; all work on it is done already."""
-
-    handle = 0
-
-    def synchronize(self) -> None:
-        """Do nothing: all work is done."""
-
-    def record(self, stream: Any = 0) -> None:
-        """Do nothing: all work is done."""
-
-    def wait(self, stream: Any = 0) -> None:
-        """Do nothing: all work is done."""
-
-    def elapsed_time(self, other: Any) -> float:
-        """Return 0: no time passes."""
-        return 0.0
-
-    @contextlib.contextmanager
-    def auto_synchronize(self) -> Iterator[_Stream]:
-        """Yield the stream; all work is done after the block."""
-        yield self
-
-
-def _new_stream(*arguments: Any, **keywords: Any) -> _Stream:
-    return _Stream()
-
-
-def _nothing(*arguments: Any, **keywords: Any) -> None:
-    """Do nothing, in place of a function of Numba's that needs a GPU."""
-
-
-_DEVICE = SimpleNamespace(
-    id=0, name=b"cudakit's emulator", compute_capability=(9, 0), WARP_SIZE=32, MAX_THREADS_PER_BLOCK=1024,
-    MULTIPROCESSOR_COUNT=132, MAX_SHARED_MEMORY_PER_BLOCK=48 << 10,
-)  # fmt: skip
-_REPLACED: dict[str, Any] = {
-    "to_device": _to_device, "device_array": _device_array, "pinned_array": _device_array,
-    "mapped_array": _device_array, "managed_array": _device_array, "device_array_like": _device_array_like,
-    "pinned_array_like": _device_array_like, "mapped_array_like": _device_array_like,
-    "as_cuda_array": lambda obj, sync=True: np.asarray(obj).view(Array), "is_cuda_array": lambda obj: True,
-    "synchronize": _nothing, "select_device": lambda number: _DEVICE, "close": _nothing,
-    "stream": _new_stream, "default_stream": _new_stream, "external_stream": _new_stream, "event": _new_stream,
-    "event_elapsed_time": lambda begun, ended: 0.0, "is_available": lambda: True, "detect": lambda: True,
-    "get_current_device": lambda: _DEVICE,
+#: C++ types of Numba's numbers, by the name of the type.
+_NUMBERS = {
+    "bool": "bool", "int8": "signed char", "uint8": "unsigned char", "int16": "short", "uint16": "unsigned short",
+    "int32": "int", "uint32": "unsigned int", "int64": "long long", "uint64": "unsigned long long",
+    "float16": "unsigned short", "float32": "float", "float64": "double",
 }  # fmt: skip
+#: Null pointer, which Numba passes for the owners of an array's memory.
+_NULL = ctypes.c_void_p(0)
+View = Callable[[Any], tuple[Any, Any]]
 
 
-def _launches(dispatcher: Any, launch: Config) -> Callable[..., None]:
-    """Return a function of the arguments that launches a kernel of Numba's on the emulator, with a configuration."""
-    kernel: NumbaKernel = dispatcher.__dict__.setdefault("_cudakit", from_numba(dispatcher))
-    return lambda *arguments: kernel(EmulatorPlace().current(), launch, *arguments)
+def _integer(of_type: Any, value: Any) -> int:
+    return int(value)
 
 
-def _configure(self: Any, griddim: Any, blockdim: Any, stream: Any = 0, sharedmem: int = 0) -> Callable[..., None]:
-    return _launches(self, config(griddim, blockdim, shared_bytes=sharedmem))
+def _float(of_type: Any, value: Any) -> Any:
+    return int(np.float16(value).view(np.uint16)) if str(of_type) == "float16" else float(value)
 
 
-def _forall(self: Any, ntasks: int, tpb: int = 0, stream: Any = 0, sharedmem: int = 0) -> Callable[..., None]:
-    return _launches(self, config(-(-ntasks // (tpb or 128)), tpb or 128, shared_bytes=sharedmem))
+def _time(of_type: Any, value: Any) -> int:
+    return int(value.view(np.int64))
 
 
-def _without_signatures(jit: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap Numba's ``jit`` so that it ignores signatures, for which it would compile at once, for the GPU here."""
+#: For Numba's classes of types that are one number: the C++ type, and the function that converts a value.
+_SCALARS: dict[str, tuple[Callable[[Any], str], Callable[[Any, Any], Any]]] = {
+    "Boolean": (lambda of_type: "bool", lambda of_type, value: bool(value)),
+    "Integer": (lambda of_type: _NUMBERS[str(of_type)], _integer),
+    "Float": (lambda of_type: _NUMBERS[str(of_type)], _float),
+    "NPDatetime": (lambda of_type: "long long", _time),
+    "NPTimedelta": (lambda of_type: "long long", _time),
+    "CPointer": (lambda of_type: "void*", lambda of_type, value: ctypes.c_void_p(value)),
+}
 
-    @functools.wraps(jit)
-    def jit_without_signatures(func_or_sig: Any = None, *arguments: Any, **keywords: Any) -> Any:
-        return jit(func_or_sig if isinstance(func_or_sig, FunctionType) else None, *arguments, **keywords)
 
-    return jit_without_signatures
+def signature_of(function: str, types: Sequence[Any], names: Sequence[str]) -> str:
+    """Return the C++ signature of the code that Numba compiles for a kernel.
 
-
-def replace(module: Any, put: Callable[[Any, str, Any], None]) -> None:
-    """Replace the parts of ``numba.cuda`` that need a GPU. Numba's own simulator is left alone.
-
-    `put` is called as ``put(owner, name, value)`` for each part.
+    Parameters
+    ----------
+    function : str
+        Name of the kernel.
+    types : sequence of numba.types.Type
+        Numba's types of the arguments.
+    names : sequence of str
+        Names of the arguments; missing ones are numbered.
     """
-    if not hasattr(module, "compile_ptx"):
+    parameters: list[str] = []
+    for place, of_type in enumerate(types):
+        name = names[place] if place < len(names) and names[place].isascii() else f"argument{place}"
+        _declare(parameters, of_type, f"{name}_" if name in CPP_WORDS else name)
+    return f"void {function}({', '.join(parameters)})"
+
+
+def _declare(parameters: list[str], of_type: Any, name: str) -> None:
+    """Append the declarations of the parameters that Numba's compiled code takes for an argument."""
+    for base in _class_names(type(of_type)):
+        if base == "Array":
+            parameters += (f"void* {name}__{part}" for part in ("meminfo", "parent"))
+            parameters += (f"long long {name}__size", f"long long {name}__itemsize", f"void* {name}")
+            parameters += (f"long long {name}__{part}{n}" for part in ("shape", "stride") for n in range(of_type.ndim))
+        elif base == "Record":
+            parameters.append(f"void* {name}")
+        elif base == "Complex":
+            parameters += (f"{_NUMBERS[str(of_type.underlying_float)]} {name}__{part}" for part in ("real", "imag"))
+        elif base == "BaseTuple":
+            for place, element_type in enumerate(of_type):
+                _declare(parameters, element_type, f"{name}__{place}")
+        elif base == "EnumMember":
+            _declare(parameters, of_type.dtype, name)
+        elif base in _SCALARS:
+            parameters.append(f"{_SCALARS[base][0](of_type)} {name}")
+        else:
+            continue
         return
-    dispatcher = type(module.jit(lambda: None))
-    put(dispatcher, "configure", _configure)
-    put(dispatcher, "forall", _forall)
-    put(module, "jit", _without_signatures(module.jit))
-    for name, value in _REPLACED.items():
-        put(module, name, value)
+    raise NotImplementedError(of_type)
+
+
+def append_parameters(parameters: list[Any], of_type: Any, value: Any, view: View) -> None:
+    """Append the parameters that Numba's compiled code takes for an argument.
+
+    For an array: two null pointers, its numbers of elements and of bytes an element, the array, its shape and strides
+    in bytes.
+
+    Parameters
+    ----------
+    parameters : list
+        List to append to.
+    of_type : numba.types.Type
+        Numba's type of the argument.
+    value : object
+        Argument.
+    view : callable
+        Function that takes an array or record, and returns it with shape and strides, and as a kernel's argument.
+
+    Raises
+    ------
+    NotImplementedError
+        For a type that Numba does not pass to kernels.
+    """
+    for base in _class_names(type(of_type)):
+        if base == "Array":
+            array, argument = view(value)
+            parameters += (_NULL, _NULL, int(array.size), array.dtype.itemsize, argument)
+            parameters += map(int, (*array.shape, *array.strides))
+        elif base == "Record":
+            parameters.append(view(value)[1])
+        elif base == "Complex":
+            parameters += (float(value.real), float(value.imag))
+        elif base == "BaseTuple":
+            for element_type, part in zip(of_type, value, strict=True):
+                append_parameters(parameters, element_type, part, view)
+        elif base == "EnumMember":
+            append_parameters(parameters, of_type.dtype, value.value, view)
+        elif base in _SCALARS:
+            parameters.append(_SCALARS[base][1](of_type, value))
+        else:
+            continue
+        return
+    raise NotImplementedError(of_type, value)
+
+
+@functools.cache
+def _class_names(cls: type) -> tuple[str, ...]:
+    """Return the names of a class and its bases: Numba and numba-cuda have classes of types of their own."""
+    return tuple(base.__name__ for base in cls.__mro__)

@@ -1,0 +1,537 @@
+"""A stand-in for the CUDA driver beneath Numba-CUDA: all of Numba's own code runs as it is, kernels on the emulator.
+
+Numba calls the driver by functions named ``cuMemAlloc``, ``cuEventRecord`` and so on. `Driver` has those functions.
+`replace` puts them in the driver's place, and has kernels launched on the emulator. Device arrays, streams, reductions
+and universal functions are Numba's.
+
+Device memory is memory of the emulator, at its host address. All work is done when a call returns.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib
+import itertools
+import math
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from cudakit.adapters import numba_kernels
+from cudakit.adapters.pycuda.allocations import DeviceAllocation, memory
+from cudakit.emulator.face import DeviceArray, EmulatorPlace, as_device, order, room
+from cudakit.errors import EmulationError, LaunchError
+from cudakit.jit.load.config import Config, config
+from cudakit.jit.specialise.options import CompileOptions
+from cudakit.kernel.kernel import Kernel
+from cudakit.memory.memory import empty
+
+#: Bytes of device memory that the emulated device reports.
+_TOTAL_BYTES = 80 << 30
+#: Attributes of the emulated device, by the driver's names. Others are 0.
+ATTRIBUTES = {
+    "ASYNC_ENGINE_COUNT": 3, "CAN_MAP_HOST_MEMORY": 1, "CLOCK_RATE": 1_980_000, "COMPUTE_CAPABILITY_MAJOR": 9,
+    "COMPUTE_CAPABILITY_MINOR": 0, "CONCURRENT_KERNELS": 1, "CONCURRENT_MANAGED_ACCESS": 1, "COOPERATIVE_LAUNCH": 1,
+    "GLOBAL_MEMORY_BUS_WIDTH": 5120, "L2_CACHE_SIZE": 50 << 20, "MANAGED_MEMORY": 1, "MAX_BLOCK_DIM_X": 1024,
+    "MAX_BLOCK_DIM_Y": 1024, "MAX_BLOCK_DIM_Z": 64, "MAX_GRID_DIM_X": 2**31 - 1, "MAX_GRID_DIM_Y": 65_535,
+    "MAX_GRID_DIM_Z": 65_535, "MAX_REGISTERS_PER_BLOCK": 65_536, "MAX_REGISTERS_PER_MULTIPROCESSOR": 65_536,
+    "MAX_SHARED_MEMORY_PER_BLOCK": 48 << 10, "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": 227 << 10,
+    "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR": 228 << 10, "MAX_THREADS_PER_BLOCK": 1024,
+    "MAX_THREADS_PER_MULTIPROCESSOR": 2048, "MEMORY_CLOCK_RATE": 2_619_000, "MULTIPROCESSOR_COUNT": 132,
+    "SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO": 2, "TOTAL_CONSTANT_MEMORY": 64 << 10, "UNIFIED_ADDRESSING": 1,
+    "WARP_SIZE": 32,
+}  # fmt: skip
+NAME = "cudakit's emulator"
+#: Functions that do nothing, as all work is done, or as there is one device with one context.
+_NOTHING = (
+    "cuInit", "cuCtxEnablePeerAccess", "cuDevicePrimaryCtxRelease", "cuDevicePrimaryCtxReset", "cuDevicePrimaryCtxSetFlags",
+    "cuEventDestroy", "cuEventQuery", "cuEventSynchronize", "cuProfilerStart", "cuProfilerStop", "cuStreamDestroy",
+    "cuStreamQuery", "cuStreamWaitEvent", "cuLibraryUnload", "cuModuleUnload", "cuFuncSetCacheConfig",
+    "cuKernelSetCacheConfig", "cuKernelSetAttribute",
+)  # fmt: skip
+#: Kernels' functions of CUDA's device runtime by which a grid of Numba's synchronises.
+_GRID_SYNC = """
+#include <cooperative_groups.h>
+extern "C" __device__ unsigned long long cudaCGGetIntrinsicHandle(cudaCGScope) { return 1; }
+extern "C" __device__ cudaError_t cudaCGSynchronize(unsigned long long, unsigned int) {
+    cooperative_groups::this_grid().sync();
+    return cudaSuccess;
+}
+"""
+
+
+class Driver:
+    """Functions of the CUDA driver with the arguments and results of ``cuda.bindings``, on the emulator's memory.
+
+    Parameters
+    ----------
+    api_error : type
+        Numba's ``CudaAPIError``.
+    """
+
+    def __init__(self, api_error: type[Exception]) -> None:
+        self.error = error_class(api_error)
+        self._alive: dict[int, DeviceAllocation] = {}
+        self._contexts: list[int] = []
+        self._numbers = itertools.count(1)
+        self._events: dict[int, Any] = {}
+
+    def function(self, name: str) -> Callable[..., Any]:
+        """Return the driver's function with a name.
+
+        Raises
+        ------
+        CudakitError
+            For a function that the emulator lacks.
+        """
+        if name in _NOTHING:
+            return _nothing
+        for prefix, method in (("cuMemcpy", self._copy), ("cuMemsetD8", self._set)):
+            if name.startswith(prefix):
+                return method
+        function = getattr(self, name, None)
+        if function is None:
+            raise self.error(f"Numba calls {name} of the CUDA driver, which the emulator lacks: use a GPU for it", 801)
+        return function  # type: ignore[no-any-return]
+
+    # ── device and context ──
+
+    def cuDriverGetVersion(self) -> int:
+        return 13_000
+
+    def cuDeviceGetCount(self) -> int:
+        return 1
+
+    def cuDeviceGet(self, number: int) -> int:
+        return number
+
+    def cuDeviceGetAttribute(self, code: Any, device: Any) -> int:
+        return ATTRIBUTES.get(getattr(code, "name", str(code)).removeprefix("CU_DEVICE_ATTRIBUTE_"), 0)
+
+    def cuDeviceCanAccessPeer(self, device: Any, other: Any) -> int:
+        return 0
+
+    def cuDevicePrimaryCtxRetain(self, device: Any) -> Any:
+        return _context(1)
+
+    def cuCtxGetCurrent(self) -> Any:
+        return _context(self._contexts[-1] if self._contexts else 0)
+
+    def cuCtxGetDevice(self) -> int:
+        return 0
+
+    def cuCtxPushCurrent(self, context: Any) -> None:
+        self._contexts.append(int(context))
+
+    def cuCtxPopCurrent(self) -> Any:
+        return _context(self._contexts.pop())
+
+    def cuCtxSynchronize(self) -> None:
+        order().finish_all()
+
+    # ── memory ──
+
+    def cuMemAlloc(self, size: int) -> Any:
+        return self._allocated(size, "device")
+
+    def cuMemAllocManaged(self, size: int, flags: Any) -> Any:
+        return self._allocated(size, "managed")
+
+    def cuMemHostAlloc(self, size: int, flags: Any) -> int:
+        return int(self._allocated(size, "pinned"))
+
+    def _allocated(self, size: int, kind: Any) -> Any:
+        from cuda.bindings import driver
+
+        allocation = DeviceAllocation(empty(int(size), np.uint8, kind=kind, stream=EmulatorPlace().current()))
+        self._alive[allocation.address] = allocation
+        return driver.CUdeviceptr(allocation.address)
+
+    def cuMemFree(self, pointer: Any) -> None:
+        self._alive.pop(int(pointer)).free()
+
+    cuMemFreeHost = cuMemFree
+
+    def cuMemHostRegister(self, pointer: int, size: int, flags: Any) -> None:
+        array = bytes_at(int(pointer), size)
+        room().register(array)
+        self._alive[int(pointer)] = DeviceAllocation(array)
+
+    cuMemHostUnregister = cuMemFree
+
+    def cuMemHostGetDevicePointer(self, pointer: int, flags: Any) -> int:
+        return int(pointer)
+
+    def cuMemGetInfo(self) -> tuple[int, int]:
+        return _TOTAL_BYTES - room().usage("device").used - room().usage("managed").used, _TOTAL_BYTES
+
+    def cuMemGetAddressRange(self, pointer: Any) -> tuple[int, int]:
+        allocation = memory.at(int(pointer))
+        if allocation is None:
+            raise self.error(f"no device memory is at {int(pointer):#x}: it was freed, or is memory of the host", 1)
+        return allocation.address, allocation.size
+
+    def cuPointerGetAttribute(self, attribute: Any, pointer: Any) -> Any:
+        return pointer
+
+    def cuIpcGetMemHandle(self, pointer: Any) -> Any:
+        raise self.error("the emulator's memory belongs to this process; only a GPU shares it by IPC handles", 801)
+
+    def _copy(self, target: Any, source: Any, size: int, *stream: Any) -> None:
+        ctypes.memmove(int(target), int(source), int(size))
+
+    def _set(self, target: Any, value: int, size: int, *stream: Any) -> None:
+        ctypes.memset(int(target), value, int(size))
+
+    # ── streams and events ──
+
+    def cuStreamCreate(self, flags: Any) -> Any:
+        from cuda.bindings import driver
+
+        return driver.CUstream(next(self._numbers) << 8)
+
+    def cuStreamSynchronize(self, stream: Any) -> None:
+        order().finish_all()
+
+    def cuEventCreate(self, flags: Any) -> Any:
+        from cuda.bindings import driver
+
+        return driver.CUevent(next(self._numbers) << 8)
+
+    def cuEventRecord(self, event: Any, stream: Any) -> None:
+        self._events[int(event)] = EmulatorPlace().mark(EmulatorPlace().current())
+
+    def cuEventElapsedTime(self, begun: Any, ended: Any) -> float:
+        try:
+            return EmulatorPlace().elapsed_ms(self._events[int(begun)], self._events[int(ended)])
+        except KeyError:
+            raise self.error("an event has not been recorded: call event.record() first", 400) from None
+
+    # ── launches ──
+
+    def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, function: Any, threads: int, shared_bytes: int) -> int:
+        blocks = min(32, 2048 // (-(-threads // 32) * 32))
+        return min(blocks, (228 << 10) // (shared_bytes + 1024)) if shared_bytes else blocks
+
+
+def _context(handle: int) -> Any:
+    from cuda.bindings import driver
+
+    return driver.CUcontext(handle)
+
+
+def _nothing(*arguments: Any) -> None:
+    """Do nothing: the emulator has nothing to do for this function of the driver."""
+
+
+@functools.cache
+def error_class(api_error: type[Exception]) -> type[Any]:
+    """Return a class of errors that ``except CudaAPIError`` and ``except cudakit.LaunchError`` catch.
+
+    Parameters
+    ----------
+    api_error : type
+        Numba's ``CudaAPIError``.
+    """
+
+    class CudaAPIError(LaunchError, api_error):  # type: ignore[misc,valid-type]
+        """An error of the driver, as Numba raises it, with cudakit's message."""
+
+        def __init__(self, msg: str, code: int = 1) -> None:
+            Exception.__init__(self, msg)
+            self.code, self.msg = code, msg
+
+        def __str__(self) -> str:
+            return f"[{self.code}] {self.msg}"
+
+    return CudaAPIError
+
+
+def bytes_at(address: int, size: int) -> np.ndarray:
+    """Return an array of the bytes at a host address, which must stay valid."""
+    return np.frombuffer((ctypes.c_ubyte * size).from_address(address), np.uint8)
+
+
+def view_of(array: Any) -> np.ndarray:
+    """Return the memory of an array as an array of the emulator, for a kernel.
+
+    The view begins at the array's first element. If the array is contiguous, it has the array's shape and dtype, else
+    it has the bytes up to the array's end.
+
+    Parameters
+    ----------
+    array : numba.cuda.devicearray.DeviceNDArray or DeviceArray
+        Device array of Numba's, or of the emulator.
+    """
+    view: np.ndarray | None = array.__dict__.get("_cudakit_view")
+    if view is None:
+        view = array.__dict__["_cudakit_view"] = _new_view(array)
+    return view
+
+
+def _new_view(array: Any) -> np.ndarray:
+    if isinstance(array, DeviceArray):
+        address = array.__array_interface__["data"][0]
+    else:
+        pointer = array.device_ctypes_pointer
+        address = int(getattr(pointer, "value", pointer) or 0)
+    dtype, shape, strides = np.dtype(array.dtype), tuple(array.shape), tuple(array.strides)
+    if 0 in shape or not dtype.itemsize or not address:
+        return as_device(np.empty(0, np.uint8))  # type: ignore[no-any-return]
+    if dtype.kind not in "iufcb" or not is_contiguous(shape, strides, dtype.itemsize):
+        span = sum(max(0, (extent - 1) * step) for extent, step in zip(shape, strides, strict=True))
+        shape, dtype = (dtype.itemsize + span,), np.dtype(np.uint8)
+    allocation = memory.at(address)
+    if allocation is not None and allocation.array is not None:
+        base = allocation.array.view(np.ndarray)
+        return as_device(np.ndarray(shape, dtype, base, address - allocation.address))  # type: ignore[no-any-return]
+    # Memory of another library, whose owner the array holds.
+    size = dtype.itemsize * math.prod(shape)
+    return as_device(bytes_at(address, size).view(dtype).reshape(shape))  # type: ignore[no-any-return]
+
+
+def is_contiguous(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> bool:
+    """Return whether an array without a zero extent is C-contiguous."""
+    for extent, step in zip(reversed(shape), reversed(strides), strict=True):
+        if extent != 1 and step != itemsize:
+            return False
+        itemsize *= extent
+    return True
+
+
+def copied(host: np.ndarray, is_filled: bool) -> np.ndarray:
+    """Return new device memory of the emulator with the layout of a host array, and with its elements if `is_filled`."""
+    strides = host.strides
+    if not (host.flags.c_contiguous or host.flags.f_contiguous):
+        strides = np.empty_like(host).strides
+    data = empty(host.nbytes, np.uint8, stream=EmulatorPlace().current())
+    device = np.ndarray(host.shape, host.dtype, data.view(np.ndarray), 0, strides)
+    if is_filled:
+        device[...] = host
+    return as_device(device)  # type: ignore[no-any-return]
+
+
+def _write_back(host: Any, device: np.ndarray) -> None:
+    """Copy the elements of device memory back into a host array or record."""
+    elements = device.view(np.ndarray)
+    if isinstance(host, np.void):
+        for name in host.dtype.names or ():
+            host[name] = elements[name][()]
+    elif host.flags.writeable:
+        host[...] = elements
+
+
+class Function:
+    """A kernel of Numba's for types of arguments, compiled for the emulator.
+
+    Attributes
+    ----------
+    name : str
+        Name of the kernel.
+    kernel : Kernel
+        The kernel of cudakit's.
+    """
+
+    def __init__(self, library: Any, name: str, signature: str, is_cooperative: bool) -> None:
+        links: list[Any] = [_linked(item) for item in library._linking_files]
+        if is_cooperative:
+            links.append(_GRID_SYNC)
+        text = library.get_asm_str(cc=EmulatorPlace().limits().compute_capability)
+        options = CompileOptions(link=links) if links else None
+        self.name, self.handle = name, 0
+        self.kernel: Any = numba_kernels.from_ptx(text, signature, options)
+
+    @functools.cached_property
+    def attrs(self) -> Any:
+        """Resources of the kernel's machine code, as Numba's functions have them."""
+        used = self.kernel.explain(arch="sm_90")
+        return SimpleNamespace(
+            regs=used.registers, shared=used.shared_bytes, local=used.spill_bytes, const=0, maxthreads=1024
+        )
+
+
+def _linked(item: Any) -> Any:
+    """Return an input of the linker that Numba was given, as cudakit takes it."""
+    data = getattr(item, "data", None)
+    if data is None:
+        return Path(item) if isinstance(item, str) else item
+    return data.decode() if type(item).__name__ == "CUSource" else data
+
+
+def _name_of(library: Any) -> str:
+    """Return the name of the Python function of which Numba compiled a library."""
+    return re.sub(r"\W", "_", str(library.name).rpartition(".")[2])
+
+
+def _declare(kernel: Any) -> None:
+    """Keep the signature of a kernel with its library, which knows no types."""
+    library = kernel._codelibrary
+    if "_cudakit_signature" not in library.__dict__:
+        code = getattr(getattr(kernel, "py_func", None), "__code__", None)
+        names = () if code is None else code.co_varnames[: code.co_argcount]
+        signature = numba_kernels.signature_of(_name_of(library), kernel.argument_types, names)
+        library.__dict__["_cudakit_signature"] = signature
+
+
+def _function(library: Any) -> Function:
+    """Return the function of a library, in place of Numba's own."""
+    function: Function | None = library.__dict__.get("_cudakit")
+    if function is None:
+        is_cooperative = "cudaCGSynchronize" in library.get_asm_str(cc=EmulatorPlace().limits().compute_capability)
+        function = Function(library, _name_of(library), library._cudakit_signature, is_cooperative)
+        library.__dict__["_cudakit"] = function
+    return function
+
+
+@functools.lru_cache(1024)
+def _config(griddim: Any, blockdim: Any, sharedmem: int, is_cooperative: bool) -> Config:
+    return config(griddim, blockdim, shared_bytes=sharedmem, cooperative=is_cooperative)
+
+
+class Launcher:
+    """Launches of Numba's compiled kernels on the emulator.
+
+    Parameters
+    ----------
+    driver : Driver
+        Driver that makes the errors.
+    hint : type
+        Base class of Numba's ``In``, ``Out`` and ``InOut``.
+    as_cuda_array : callable
+        Numba's function of that name.
+    """
+
+    def __init__(self, driver: Driver, hint: type, as_cuda_array: Callable[[Any], Any]) -> None:
+        self._driver, self._hint, self._as_cuda_array = driver, hint, as_cuda_array
+
+    def launch(
+        self, kernel: Any, args: Sequence[Any], griddim: Any, blockdim: Any, stream: Any = 0, sharedmem: int = 0
+    ) -> None:
+        """Launch a kernel of Numba's.
+
+        Parameters
+        ----------
+        kernel : numba.cuda.dispatcher._Kernel
+            Compiled kernel.
+        args : sequence
+            Arguments of the call.
+        griddim, blockdim : tuple of int
+            Extents of grid and block.
+        stream : stream
+            Ignored: all work is done when the call returns.
+        sharedmem : int
+            Dynamic shared memory in bytes.
+        """
+        _declare(kernel)
+        function = _function(kernel._codelibrary)
+        writebacks: list[Callable[[], None]] = []
+        values: list[Any] = []
+        for of_type, value in zip(kernel.argument_types, args, strict=True):
+            for extension in reversed(kernel.extensions):
+                of_type, value = extension.prepare_args(of_type, value, stream=stream, retr=writebacks)
+            numba_kernels.append_parameters(values, of_type, value, functools.partial(self._view, writebacks))
+        try:
+            launch = _config(tuple(griddim), tuple(blockdim), sharedmem, kernel.cooperative)
+            function.kernel(EmulatorPlace().current(), launch, *values)
+        except (LaunchError, EmulationError) as error:
+            code = 700 if isinstance(error, EmulationError) else 1
+            raise self._driver.error(str(error), code).with_traceback(error.__traceback__) from None
+        if kernel.debug:
+            self._raise_from(kernel, function.kernel)
+        for write_back in writebacks:
+            write_back()
+
+    def _view(self, writebacks: list[Callable[[], None]], value: Any) -> tuple[Any, np.ndarray]:
+        """Return an argument in device memory, and the view of it that the kernel gets.
+
+        Arrays of the host are copied there, and copied back after the launch.
+        """
+        use, value = (type(value).__name__, value.value) if isinstance(value, self._hint) else ("InOut", value)
+        if not hasattr(value, "__cuda_memory__") and not isinstance(value, DeviceArray):
+            if not isinstance(value, np.ndarray) and hasattr(value, "__cuda_array_interface__"):
+                value = self._as_cuda_array(value)
+            else:
+                host, value = value, copied(np.asarray(value), use != "Out")
+                if use != "In":
+                    writebacks.append(functools.partial(_write_back, host, value))
+        return value, view_of(value)
+
+    def _raise_from(self, kernel: Any, compiled: Kernel) -> None:
+        """Raise the Python exception that a kernel compiled with ``debug=True`` has raised, if any."""
+        name, stream = _name_of(kernel._codelibrary), EmulatorPlace().current()
+
+        def number(suffix: str) -> int:
+            return int(compiled.globals.read(f"{name}__{suffix}__", stream))
+
+        code = number("errcode")
+        if not code:
+            return
+        compiled.globals.write(f"{name}__errcode__", 0, stream)
+        thread, block = ([number(f"{place}{axis}") for axis in "zyx"] for place in ("tid", "ctaid"))
+        cls, arguments, place = kernel.call_helper.get_exception(code)
+        where = "" if place is None else "In function {!r}, file {}, line {}, ".format(*place)
+        head = f"{where}tid={thread} ctaid={block}"
+        raise cls(*([f"{head}: {arguments[0]}", *arguments[1:]] if arguments else [head]))
+
+
+def _device(self: Any, number: int) -> None:
+    """Initialise a device of Numba's as the emulator's."""
+    self.id, self.attributes, self.primary_context = number, {}, None
+    self.compute_capability = EmulatorPlace().limits().compute_capability
+    self.name, self.uuid = NAME, "GPU-00000000-0000-0000-0000-000000000000"
+    self._dev = SimpleNamespace(set_current=lambda: None, context=SimpleNamespace(handle=_context(1), _handle=_context(1)))
+
+
+def _with_lines(make: Callable[..., None]) -> Callable[..., None]:
+    """Wrap the initialiser of Numba's kernels so that the code has lines of Python, which the emulator's errors name."""
+
+    @functools.wraps(make)
+    def make_with_lines(self: Any, *arguments: Any, **options: Any) -> None:
+        make(self, *arguments, **(options if options.get("debug") else {**options, "lineinfo": True}))
+        _declare(self)
+
+    return make_with_lines
+
+
+def replace(module: Any, put: Callable[[Any, str, Any], None]) -> None:
+    """Put the stand-in for the driver beneath ``numba.cuda``. Numba's own simulator is left alone.
+
+    Parameters
+    ----------
+    module : module
+        ``numba.cuda``, of Numba or of numba-cuda.
+    put : callable
+        Function that is called as ``put(owner, name, value)`` for each part that is replaced.
+    """
+    root = module.__name__
+    if hasattr(module, "FakeCUDAArray") or not hasattr(module, "dispatcher"):
+        return
+    from cuda.bindings import driver as binding
+
+    parts = {
+        name: importlib.import_module(f"{root}.{name}")
+        for name in ("cudadrv.driver", "cudadrv.devices", "dispatcher", "codegen", "args")
+    }
+    numbas = parts["cudadrv.driver"]
+    driver = Driver(numbas.CudaAPIError)
+    launcher = Launcher(driver, parts["args"].ArgHint, module.as_cuda_array)
+    # These stay: by them Numba's arrays free their memory, up to the end of the process.
+    numbas.USE_NV_BINDING = parts["cudadrv.devices"].USE_NV_BINDING = True
+    numbas.binding, numbas.CU_STREAM_DEFAULT = binding, 0
+    numbas.driver.is_initialized, numbas.driver.initialization_error = False, None
+    numbas.Driver._cuda_python_wrap_fn = lambda self, name: driver.function(name)
+    put(numbas.Device, "__init__", _device)
+    put(numbas.Context, "get_max_potential_block_size", lambda self, **options: (0, 128))
+    put(numbas.Stream, "add_callback", lambda self, callback, arg=None: callback(self, 0, arg))
+    if hasattr(numbas, "_to_core_stream"):
+        put(parts["dispatcher"].driver, "_to_core_stream", lambda stream: stream)
+    kernel = parts["dispatcher"]._Kernel
+    put(kernel, "__init__", _with_lines(kernel.__init__))
+    put(kernel, "bind", lambda self: None)
+    put(kernel, "launch", lambda self, *arguments, **options: launcher.launch(self, *arguments, **options))
+    put(parts["codegen"].CUDACodeLibrary, "get_cufunc", _function)
