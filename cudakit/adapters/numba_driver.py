@@ -15,6 +15,7 @@ import importlib
 import itertools
 import math
 import re
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -49,10 +50,10 @@ ATTRIBUTES = {
 NAME = "cudakit's emulator"
 #: Functions that do nothing, as all work is done, or as there is one device with one context.
 _NOTHING = (
-    "cuInit", "cuCtxEnablePeerAccess", "cuDevicePrimaryCtxRelease", "cuDevicePrimaryCtxReset", "cuDevicePrimaryCtxSetFlags",
-    "cuEventDestroy", "cuEventQuery", "cuEventSynchronize", "cuProfilerStart", "cuProfilerStop", "cuStreamDestroy",
-    "cuStreamQuery", "cuStreamWaitEvent", "cuLibraryUnload", "cuModuleUnload", "cuFuncSetCacheConfig",
-    "cuKernelSetCacheConfig", "cuKernelSetAttribute",
+    "cuInit", "cuCtxEnablePeerAccess", "cuDevicePrimaryCtxRelease", "cuDevicePrimaryCtxReset",
+    "cuDevicePrimaryCtxSetFlags", "cuEventDestroy", "cuEventQuery", "cuEventSynchronize", "cuProfilerStart",
+    "cuProfilerStop", "cuStreamDestroy", "cuStreamQuery", "cuStreamWaitEvent", "cuLibraryUnload", "cuModuleUnload",
+    "cuFuncSetCacheConfig",    "cuKernelSetCacheConfig", "cuKernelSetAttribute",
 )  # fmt: skip
 #: Kernels' functions of CUDA's device runtime by which a grid of Numba's synchronises.
 _GRID_SYNC = """
@@ -75,7 +76,7 @@ class Driver:
     """
 
     def __init__(self, api_error: type[Exception]) -> None:
-        self.error = error_class(api_error)
+        self.error: type[Any] = error_class(api_error)
         self._alive: dict[int, DeviceAllocation] = {}
         self._contexts: list[int] = []
         self._numbers = itertools.count(1)
@@ -145,10 +146,10 @@ class Driver:
     def cuMemHostAlloc(self, size: int, flags: Any) -> int:
         return int(self._allocated(size, "pinned"))
 
-    def _allocated(self, size: int, kind: Any) -> Any:
+    def _allocated(self, size: int, memory_type: Any) -> Any:
         from cuda.bindings import driver
 
-        allocation = DeviceAllocation(empty(int(size), np.uint8, kind=kind, stream=EmulatorPlace().current()))
+        allocation = DeviceAllocation(empty(int(size), np.uint8, kind=memory_type, stream=EmulatorPlace().current()))
         self._alive[allocation.address] = allocation
         return driver.CUdeviceptr(allocation.address)
 
@@ -229,7 +230,6 @@ def _nothing(*arguments: Any) -> None:
     """Do nothing: the emulator has nothing to do for this function of the driver."""
 
 
-@functools.cache
 def error_class(api_error: type[Exception]) -> type[Any]:
     """Return a class of errors that ``except CudaAPIError`` and ``except cudakit.LaunchError`` catch.
 
@@ -254,7 +254,8 @@ def error_class(api_error: type[Exception]) -> type[Any]:
 
 def bytes_at(address: int, size: int) -> np.ndarray:
     """Return an array of the bytes at a host address, which must stay valid."""
-    return np.frombuffer((ctypes.c_ubyte * size).from_address(address), np.uint8)
+    buffer: Any = (ctypes.c_ubyte * size).from_address(address)
+    return np.frombuffer(buffer, np.uint8)
 
 
 def view_of(array: Any) -> np.ndarray:
@@ -305,7 +306,7 @@ def is_contiguous(shape: Sequence[int], strides: Sequence[int], itemsize: int) -
 
 
 def copied(host: np.ndarray, is_filled: bool) -> np.ndarray:
-    """Return new device memory of the emulator with the layout of a host array, and with its elements if `is_filled`."""
+    """Return new device memory with the layout of a host array, and with its elements if `is_filled`."""
     strides = host.strides
     if not (host.flags.c_contiguous or host.flags.f_contiguous):
         strides = np.empty_like(host).strides
@@ -338,7 +339,7 @@ class Function:
     """
 
     def __init__(self, library: Any, name: str, signature: str, is_cooperative: bool) -> None:
-        links: list[Any] = [_linked(item) for item in library._linking_files]
+        links: list[Any] = [_linked(item) for item in vars(library)["_linking_files"]]
         if is_cooperative:
             links.append(_GRID_SYNC)
         text = library.get_asm_str(cc=EmulatorPlace().limits().compute_capability)
@@ -365,12 +366,12 @@ def _linked(item: Any) -> Any:
 
 def _name_of(library: Any) -> str:
     """Return the name of the Python function of which Numba compiled a library."""
-    return re.sub(r"\W", "_", str(library.name).rpartition(".")[2])
+    return re.sub(r"\W", "_", str(library.name).rpartition(".")[2].removesuffix("_kernel_"))
 
 
 def _declare(kernel: Any) -> None:
     """Keep the signature of a kernel with its library, which knows no types."""
-    library = kernel._codelibrary
+    library = kernel.library
     if "_cudakit_signature" not in library.__dict__:
         code = getattr(getattr(kernel, "py_func", None), "__code__", None)
         names = () if code is None else code.co_varnames[: code.co_argcount]
@@ -383,7 +384,7 @@ def _function(library: Any) -> Function:
     function: Function | None = library.__dict__.get("_cudakit")
     if function is None:
         is_cooperative = "cudaCGSynchronize" in library.get_asm_str(cc=EmulatorPlace().limits().compute_capability)
-        function = Function(library, _name_of(library), library._cudakit_signature, is_cooperative)
+        function = Function(library, _name_of(library), vars(library)["_cudakit_signature"], is_cooperative)
         library.__dict__["_cudakit"] = function
     return function
 
@@ -428,7 +429,7 @@ class Launcher:
             Dynamic shared memory in bytes.
         """
         _declare(kernel)
-        function = _function(kernel._codelibrary)
+        function = _function(kernel.library)
         writebacks: list[Callable[[], None]] = []
         values: list[Any] = []
         for of_type, value in zip(kernel.argument_types, args, strict=True):
@@ -451,7 +452,9 @@ class Launcher:
 
         Arrays of the host are copied there, and copied back after the launch.
         """
-        use, value = (type(value).__name__, value.value) if isinstance(value, self._hint) else ("InOut", value)
+        use, value = (
+            (type(value).__name__, value.__dict__["value"]) if isinstance(value, self._hint) else ("InOut", value)
+        )
         if not hasattr(value, "__cuda_memory__") and not isinstance(value, DeviceArray):
             if not isinstance(value, np.ndarray) and hasattr(value, "__cuda_array_interface__"):
                 value = self._as_cuda_array(value)
@@ -463,7 +466,7 @@ class Launcher:
 
     def _raise_from(self, kernel: Any, compiled: Kernel) -> None:
         """Raise the Python exception that a kernel compiled with ``debug=True`` has raised, if any."""
-        name, stream = _name_of(kernel._codelibrary), EmulatorPlace().current()
+        name, stream = _name_of(kernel.library), EmulatorPlace().current()
 
         def number(suffix: str) -> int:
             return int(compiled.globals.read(f"{name}__{suffix}__", stream))
@@ -484,15 +487,19 @@ def _device(self: Any, number: int) -> None:
     self.id, self.attributes, self.primary_context = number, {}, None
     self.compute_capability = EmulatorPlace().limits().compute_capability
     self.name, self.uuid = NAME, "GPU-00000000-0000-0000-0000-000000000000"
-    self._dev = SimpleNamespace(set_current=lambda: None, context=SimpleNamespace(handle=_context(1), _handle=_context(1)))
+    context = SimpleNamespace(handle=_context(1), _handle=_context(1))
+    self._dev = SimpleNamespace(set_current=lambda: None, context=context)
 
 
 def _with_lines(make: Callable[..., None]) -> Callable[..., None]:
-    """Wrap the initialiser of Numba's kernels so that the code has lines of Python, which the emulator's errors name."""
+    """Wrap the initialiser of Numba's kernels so that the code has lines of Python, for errors and counters."""
 
     @functools.wraps(make)
     def make_with_lines(self: Any, *arguments: Any, **options: Any) -> None:
-        make(self, *arguments, **(options if options.get("debug") else {**options, "lineinfo": True}))
+        with warnings.catch_warnings():
+            # Numba has no source of functions that it has generated itself.
+            warnings.filterwarnings("ignore", "Could not find source for function")
+            make(self, *arguments, **(options if options.get("debug") else {**options, "lineinfo": True}))
         _declare(self)
 
     return make_with_lines
@@ -513,7 +520,7 @@ def replace(module: Any, put: Callable[[Any, str, Any], None]) -> None:
         return
     from cuda.bindings import driver as binding
 
-    parts = {
+    parts: dict[str, Any] = {
         name: importlib.import_module(f"{root}.{name}")
         for name in ("cudadrv.driver", "cudadrv.devices", "dispatcher", "codegen", "args")
     }
@@ -521,16 +528,19 @@ def replace(module: Any, put: Callable[[Any, str, Any], None]) -> None:
     driver = Driver(numbas.CudaAPIError)
     launcher = Launcher(driver, parts["args"].ArgHint, module.as_cuda_array)
     # These stay: by them Numba's arrays free their memory, up to the end of the process.
-    numbas.USE_NV_BINDING = parts["cudadrv.devices"].USE_NV_BINDING = True
-    numbas.binding, numbas.CU_STREAM_DEFAULT = binding, 0
-    numbas.driver.is_initialized, numbas.driver.initialization_error = False, None
-    numbas.Driver._cuda_python_wrap_fn = lambda self, name: driver.function(name)
+    for owner, name, value in (
+        *((numbas, "USE_NV_BINDING", True), (parts["cudadrv.devices"], "USE_NV_BINDING", True)),
+        *((numbas, "binding", binding), (numbas, "CU_STREAM_DEFAULT", 0)),
+        *((numbas.driver, "is_initialized", False), (numbas.driver, "initialization_error", None)),
+        (numbas.Driver, "_cuda_python_wrap_fn", lambda self, name: driver.function(name)),
+    ):
+        setattr(owner, name, value)
     put(numbas.Device, "__init__", _device)
     put(numbas.Context, "get_max_potential_block_size", lambda self, **options: (0, 128))
     put(numbas.Stream, "add_callback", lambda self, callback, arg=None: callback(self, 0, arg))
     if hasattr(numbas, "_to_core_stream"):
         put(parts["dispatcher"].driver, "_to_core_stream", lambda stream: stream)
-    kernel = parts["dispatcher"]._Kernel
+    kernel = vars(parts["dispatcher"])["_Kernel"]
     put(kernel, "__init__", _with_lines(kernel.__init__))
     put(kernel, "bind", lambda self: None)
     put(kernel, "launch", lambda self, *arguments, **options: launcher.launch(self, *arguments, **options))

@@ -196,7 +196,7 @@ def signature_of(function: str, types: Sequence[Any], names: Sequence[str]) -> s
 
 def _declare(parameters: list[str], of_type: Any, name: str) -> None:
     """Append the declarations of the parameters that Numba's compiled code takes for an argument."""
-    for base in _class_names(type(of_type)):
+    for base in _class_names(of_type.__class__):
         if base == "Array":
             parameters += (f"void* {name}__{part}" for part in ("meminfo", "parent"))
             parameters += (f"long long {name}__size", f"long long {name}__itemsize", f"void* {name}")
@@ -240,7 +240,7 @@ def append_parameters(parameters: list[Any], of_type: Any, value: Any, view: Vie
     NotImplementedError
         For a type that Numba does not pass to kernels.
     """
-    for base in _class_names(type(of_type)):
+    for base in _class_names(of_type.__class__):
         if base == "Array":
             array, argument = view(value)
             parameters += (_NULL, _NULL, int(array.size), array.dtype.itemsize, argument)
@@ -263,6 +263,6 @@ def append_parameters(parameters: list[Any], of_type: Any, value: Any, view: Vie
 
 
 @functools.cache
-def _class_names(cls: type) -> tuple[str, ...]:
+def _class_names(cls: Any) -> tuple[str, ...]:
     """Return the names of a class and its bases: Numba and numba-cuda have classes of types of their own."""
     return tuple(base.__name__ for base in cls.__mro__)

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 
-from cudakit.adapters import core_stand_in, numba_kernels, triton_kernels
+from cudakit.adapters import core_stand_in, numba_driver, triton_kernels
 from cudakit.adapters.cupy import cupy_stand_in
 from cudakit.adapters.pycuda import PACKAGES
 from cudakit.adapters.stand_ins import Find, Put, Replace, StandIns
@@ -286,7 +286,7 @@ def stand_ins(on_gpu: bool, pycuda: PyCUDA | None = None) -> StandIns:
     find_cupy = _with_warning(cupy_stand_in().get)
     packages |= {"cupy": find_cupy, "cupyx": find_cupy, "cuda.core": _find_core}
     parts: dict[str, Replace] = {
-        "numba.cuda": _with_warning(numba_kernels.replace),
+        "numba.cuda": _with_warning(numba_driver.replace),
         "triton": _with_warning(triton_kernels.replace),
     }
     return StandIns(packages, parts | children, ["cuda.core", *shared])
