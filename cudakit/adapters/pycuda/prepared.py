@@ -107,6 +107,8 @@ def _scalar(number: int, dtype: np.dtype, arg: Any) -> Any:
             raise ArgumentError(f"{where}, which holds {limits.min} to {limits.max}, got {value}")
         return dtype.type(value)
     try:
+        if isinstance(arg, str | bytes):
+            raise TypeError("no number")
         return dtype.type(arg)
     except (TypeError, ValueError):
         raise ArgumentError(f"{where}, got {shortened(arg)}; give a number") from None
