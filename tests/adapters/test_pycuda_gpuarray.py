@@ -12,6 +12,7 @@ import pytest
 from cudakit.adapters.pycuda import cumath, gpuarray
 from cudakit.adapters.pycuda.allocations import mem_alloc
 from cudakit.adapters.pycuda.c_types import dtype_to_ctype
+from cudakit.adapters.pycuda.compiler import SourceModule
 from cudakit.adapters.pycuda.gpuarray import GPUArray, to_gpu
 from cudakit.adapters.pycuda.streams import Stream
 from cudakit.errors import ArgumentError
@@ -353,6 +354,7 @@ def test_the_allocator_makes_all_memory() -> None:
     x = to_gpu(values("f4"), allocate)
     x + x
     x.astype("f8")
+    assert gpuarray.empty(3, np.float32, allocator=None).allocator is mem_alloc
     total = gpuarray.sum(x)
     gpuarray.dot(x, x)
     gpuarray.zeros_like(x)
@@ -360,6 +362,28 @@ def test_the_allocator_makes_all_memory() -> None:
     assert sizes == [60, 60, 120, 4, 4, 60]
     gpuarray.sum(x, allocator=mem_alloc)
     assert len(sizes) == 6
+
+
+def test_texture_references_read_arrays() -> None:
+    source = """
+    #include <pycuda-helpers.hpp>
+    texture<int, 1, cudaReadModeElementType> whole;
+    texture<fp_tex_double, 1, cudaReadModeElementType> wide;
+    __global__ void read(int* x, double* y) {
+        x[threadIdx.x] = tex1Dfetch(whole, threadIdx.x);
+        y[threadIdx.x] = fp_tex1Dfetch(wide, threadIdx.x);
+    }"""
+    module = SourceModule(source)
+    a, b = np.arange(8, dtype=np.int32), np.arange(8) + 0.1
+    x, y = to_gpu(a), to_gpu(b)
+    assert x.bind_to_texref_ext(module.get_texref("whole")) == 0
+    assert y.bind_to_texref_ext(module.get_texref("wide"), allow_double_hack=True) == 0
+    results = gpuarray.zeros_like(x), gpuarray.zeros_like(y)
+    module.get_function("read")(*results, block=(8, 1, 1))
+    check(results[0], a)
+    check(results[1], b)
+    with pytest.raises(ArgumentError, match="float64 has one channel, got channels=2"):
+        y.bind_to_texref_ext(module.get_texref("wide"), 2, allow_double_hack=True)
 
 
 # ── functions of the module ──

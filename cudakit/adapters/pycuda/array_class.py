@@ -6,7 +6,6 @@ import math
 import operator
 import warnings
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any, NoReturn, Self
 
 import numpy as np
@@ -22,6 +21,8 @@ from cudakit.adapters.pycuda.array_layout import (
     reshaped,
     select,
 )
+from cudakit.adapters.pycuda.driver_arrays import dtype_to_array_format
+from cudakit.adapters.pycuda.enums import TRSF_READ_AS_INTEGER, array_format
 from cudakit.adapters.pycuda.errors import translated
 from cudakit.adapters.pycuda.streams import default_stream, finish_all, stream_of
 from cudakit.errors import ArgumentError, shortened
@@ -74,7 +75,7 @@ class GPUArray(Arithmetic):
         Shape of the array.
     dtype : dtype
         Dtype of the array.
-    allocator : callable
+    allocator : callable, optional
         Function of a number of bytes that returns device memory.
     base : object, optional
         Object that owns the memory of `gpudata`.
@@ -103,7 +104,7 @@ class GPUArray(Arithmetic):
         self,
         shape: Any,
         dtype: Any,
-        allocator: Callable[[int], Any] = mem_alloc,
+        allocator: Callable[[int], Any] | None = mem_alloc,
         base: Any = None,
         gpudata: Any = None,
         strides: Any = None,
@@ -119,8 +120,8 @@ class GPUArray(Arithmetic):
             raise ArgumentError(f"GPUArray: shape {self.shape} and strides {self.strides} differ in length")
         self.size = self.mem_size = math.prod(self.shape)
         self.nbytes = self.size * self.itemsize
-        self.allocator, self.base = allocator, base
-        self.gpudata = allocator(self.nbytes) if gpudata is None and self.size else gpudata
+        self.allocator, self.base = allocator or mem_alloc, base
+        self.gpudata = self.allocator(self.nbytes) if gpudata is None and self.size else gpudata
 
     def device_array(self) -> Any:
         """Return the elements as CuPy's array, or on the emulator as NumPy's."""
@@ -386,12 +387,10 @@ class GPUArray(Arithmetic):
         With `allow_double_hack` and `allow_complex_hack` wide elements are read as two or four words.
         """
         check_contiguous("bind_to_texref_ext", self)
-        drv: Any = import_module("cudakit.adapters.pycuda.driver")  # late: few programs bind textures
-        formats = drv.array_format
         wide: dict[Any, tuple[bool, Any, int]] = {
-            np.float64: (allow_double_hack, formats.SIGNED_INT32, 2),
-            np.complex64: (allow_complex_hack, formats.UNSIGNED_INT32, 2),
-            np.complex128: (allow_complex_hack, formats.SIGNED_INT32, 4),
+            np.float64: (allow_double_hack, array_format.SIGNED_INT32, 2),
+            np.complex64: (allow_complex_hack, array_format.UNSIGNED_INT32, 2),
+            np.complex128: (allow_complex_hack, array_format.SIGNED_INT32, 4),
         }
         is_wide, element_format, words = wide.get(self.dtype.type, (False, None, 0))
         if is_wide:
@@ -399,11 +398,11 @@ class GPUArray(Arithmetic):
                 raise ArgumentError(f"bind_to_texref_ext: {self.dtype} has one channel, got channels={channels}")
             channels = words
         else:
-            element_format = drv.dtype_to_array_format(self.dtype)
+            element_format = dtype_to_array_format(self.dtype)
         offset = self.bind_to_texref(texref, allow_offset)
         texref.set_format(element_format, channels)
         if is_wide or self.dtype.kind in "iu":
-            texref.set_flags(texref.get_flags() | drv.TRSF_READ_AS_INTEGER)
+            texref.set_flags(texref.get_flags() | TRSF_READ_AS_INTEGER)
         return offset
 
 
