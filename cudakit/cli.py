@@ -458,7 +458,9 @@ def _program(options: argparse.Namespace, command: str) -> Program:
         )
     if path is not None and not path.exists():
         raise CudakitError(f"there is no program {path}")
-    program = options.executed = Program(path, tuple(options.arguments), options.module or "", text, options.pycuda)
+    program = options.executed = Program(
+        options.program, tuple(options.arguments), options.module or "", text, options.pycuda
+    )
     return program
 
 

@@ -16,7 +16,7 @@ import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
@@ -105,7 +105,7 @@ class Program:
 
     Attributes
     ----------
-    path : Path or None
+    path : str or PathLike or None
         Python file, or folder or archive with a ``__main__.py``.
     arguments : tuple of str
         Arguments of the program.
@@ -121,7 +121,7 @@ class Program:
         Its traceback, without frames of cudakit.
     """
 
-    path: Path | None = None
+    path: str | os.PathLike[str] | None = None
     arguments: tuple[str, ...] = ()
     module: str = ""
     text: str | None = None
@@ -132,10 +132,10 @@ class Program:
     def __str__(self) -> str:
         return self.module or (str(self.path) if self.path is not None else "-c")
 
-    @property
+    @cached_property
     def file(self) -> str:
         """Name of the program's file in tracebacks and in lines of kernels."""
-        return os.path.abspath(str(self.path)) if self.path is not None else "<string>"
+        return os.path.join(os.getcwd(), self.path) if self.path is not None else "<string>"
 
     def execute(self) -> dict[str, Any]:
         """Run the program in this process and return its names. Its arguments, folder and ``__main__`` stay."""
@@ -162,18 +162,18 @@ class Program:
             sys.argv[:] = ["-m", *self.arguments]
             _put_first(os.getcwd())
             return self._load_spec(main, _spec_of(self.module))
-        path = Path(os.path.abspath(str(self.path)))
+        path = Path(self.file)
         sys.argv[:] = argv
         if path.is_dir() or zipfile.is_zipfile(path):
-            _put_first(str(path))
-            spec = PathFinder.find_spec("__main__", [str(path)])
+            _put_first(self.file)
+            spec = PathFinder.find_spec("__main__", [self.file])
             if spec is None:
                 raise CudakitError(f"there is no __main__.py in {self.path}")
             return self._load_spec(main, spec)
-        _put_first(os.path.dirname(os.path.realpath(path)))
-        main.__dict__.update(__file__=str(path), __loader__=SourceFileLoader("__main__", str(path)))
+        _put_first(os.path.dirname(os.path.realpath(self.file)))
+        main.__dict__.update(__file__=self.file, __loader__=SourceFileLoader("__main__", self.file))
         # The bytes: Python decodes them by the comment that names their encoding.
-        return compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
+        return compile(path.read_bytes(), self.file, "exec", dont_inherit=True)
 
     def _load_spec(self, main: ModuleType, spec: ModuleSpec) -> CodeType:
         loader: Any = spec.loader
@@ -224,7 +224,8 @@ def _put_first(folder: str) -> None:
             spec = getattr(sys.modules.get(name), "__spec__", None)
             if spec is None or spec.origin in ("frozen", "built-in") or name == "encodings":
                 continue
-            if PathFinder.find_spec(name, [folder or os.getcwd()]) is not None:
+            own = PathFinder.find_spec(name, [folder or os.getcwd()])
+            if own is not None and own.loader is not None:  # a folder of data hides nothing
                 del sys.modules[name]
 
 
@@ -440,7 +441,7 @@ def run(path: str | os.PathLike[str], *arguments: str, pycuda: PyCUDA | None = N
     BaseException
         Exceptions of the program, ``SystemExit`` too.
     """
-    program = Program(Path(path), arguments, pycuda=pycuda)
+    program = Program(path, arguments, pycuda=pycuda)
     on_gpu = is_gpu_here()
     with _restored(), stand_ins(on_gpu, pycuda), contextlib.nullcontext() if on_gpu else strict():
         return program.execute()

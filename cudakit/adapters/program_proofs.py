@@ -118,25 +118,25 @@ class ProgramProof:
     ----------
     proof : Proof
         The proof.
-    taken : tuple of str
+    premises : tuple of str
         Statements that were taken from the launches.
     """
 
     proof: Proof
-    taken: tuple[str, ...]
+    premises: tuple[str, ...]
 
     def __bool__(self) -> bool:
         return bool(self.proof)
 
     def __str__(self) -> str:
         lines = [str(self.proof)]
-        if self.taken:
-            lines.append(f"  taken from its launches: {', '.join(self.taken)}")
+        if self.premises:
+            lines.append(f"  taken from its launches: {', '.join(self.premises)}")
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as values that JSON can hold."""
-        return {**self.proof.to_json(), "taken": list(self.taken)}
+        return {**self.proof.to_json(), "premises": list(self.premises)}
 
 
 def launches_of(program: Program) -> tuple[list[Launches], CudakitError | None]:
@@ -167,10 +167,13 @@ def proofs_of_launches(kernels: list[Launches], timeout_s: float, arch: str) -> 
     for kernel in kernels:
         instance = kernel.instance
         comments = stated(instance.source.text)
-        taken = kernel.statements() if instance.kernel not in comments else []
-        entry = comments.get(instance.kernel, Stated(list(taken)))
+        premises = kernel.statements() if instance.kernel not in comments else []
+        entry = comments.get(instance.kernel, Stated(list(premises)))
         settings, statements = kernel.configuration(entry.settings)
-        taken += [*statements, *(f"{name} = {value}" for name, value in settings.items() if name not in entry.settings)]
+        premises += [
+            *statements,
+            *(f"{name} = {value}" for name, value in settings.items() if name not in entry.settings),
+        ]
         entry = replace(entry, statements=[*entry.statements, *statements], settings=settings)
         arguments = tuple(argument for _, argument in instance.template_arguments)
         whole = of_source(instance.source, instance.kernel, instance.options)
@@ -181,4 +184,4 @@ def proofs_of_launches(kernels: list[Launches], timeout_s: float, arch: str) -> 
                 raise
             reason = Finding("kernel", "not supported", "", 0, str(error))
             proof = Proof(instance.name_expression, "not supported", (reason,))
-        yield ProgramProof(proof, tuple(taken))
+        yield ProgramProof(proof, tuple(premises))

@@ -133,7 +133,7 @@ import os, warnings
 import cupy
 import cupy.cuda
 import numpy
-SEEN.append((os.environ["CUDA_VISIBLE_DEVICES"], type(cupy.zeros(2)).__mro__[1] is numpy.ndarray))
+SEEN.append((os.environ["CUDA_VISIBLE_DEVICES"], isinstance(cupy.zeros(2), numpy.ndarray)))
 warnings.warn("said", __import__("cudakit").errors.EmulatorWarning)
 """
     examine(Program(written(tmp_path, text)))

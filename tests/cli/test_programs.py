@@ -66,11 +66,11 @@ RACE = Finding("race", "f", "a.cu", 3, "", "two write")
 def test_check(app: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     calls = given(monkeypatch, Ran())
     assert cli.main(["check", app, "--schedules", "5", "--", "one", "--two"]) == 0
-    assert calls == [(program.Program(Path(app), ("one", "--two")), True, 5)]
+    assert calls == [(program.Program(app, ("one", "--two")), True, 5)]
     assert capsys.readouterr().out == "the program's own\n2 kernels, 5 launches: nothing wrong was found.\n"
     calls = given(monkeypatch, Ran(RACE))
     assert cli.main(["check", app]) == 1
-    assert calls == [(program.Program(Path(app)), True, 0)]
+    assert calls == [(program.Program(app), True, 0)]
     assert capsys.readouterr().out.endswith("\nf: a.cu:3: two write\n2 kernels, 5 launches: 1 fault.\n")
     given(monkeypatch, Ran(status=7))
     assert cli.main(["check", app]) == 7
@@ -85,7 +85,7 @@ def test_inspect(app: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     ran = Ran(RACE)
     calls = given(monkeypatch, ran)
     assert cli.main(["inspect", app, "--html"]) == 1
-    assert calls == [(program.Program(Path(app)), False, 0)]
+    assert calls == [(program.Program(app), False, 0)]
     captured = capsys.readouterr()
     assert captured.out == "the program's own\ntwo write\nthe report\n\nannotated\n"
     assert captured.err == "wrote app.html\n"
@@ -105,10 +105,7 @@ def test_debug(app: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     assert cli.main(["debug", f"{app}:12"]) == 1
     assert cli.main(["debug", app]) == 1
     assert calls == [
-        *(
-            (program.Program(Path(app), words), line)
-            for words, line in ((("x",), 12), ((), None), ((), 12), ((), None))
-        ),
+        *((program.Program(app, words), line) for words, line in ((("x",), 12), ((), None), ((), 12), ((), None))),
     ]
     assert capsys.readouterr().err == (
         "cudakit: app.py launches no kernel of threads that has line 12, or any after it\n"

@@ -23,7 +23,7 @@ TOP = """
     using
 """
 MODULES = {
-    "adapters": "from_cupy from_numba from_triton",
+    "adapters": "from_cupy from_numba from_triton pycuda run",
     "emulator": "EmulatedEvent EmulatedStream Geometry Launch Memory Module counters debug parse run stream strict",
     "errors": """
         ArgumentError AxisError BoundsError CacheWarning CompileError CompileWarning CudakitError EmulationError

@@ -1,0 +1,240 @@
+"""Programs run in this process: what they get, what is there afterwards, and proofs of their kernels."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import cudakit as ck
+from cudakit import cli
+from cudakit.adapters import program
+from cudakit.adapters.stand_ins import StandIns
+
+pytestmark = pytest.mark.emulator
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "app.py"
+    path.write_text(text)
+    return path
+
+
+# ── run ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.filterwarnings("ignore::cudakit.EmulatorWarning")
+def test_run_returns_the_names_of_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    former = sys.modules["__main__"], list(sys.path), list(sys.argv), list(sys.meta_path)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "beside.py").write_text("number = 7\n")
+    (tmp_path / "queue.py").write_text("own = True\n")
+    import queue
+
+    text = "import sys, cupy, beside, queue, pycuda\nfrom beside import number\n"
+    text += "seen = [*sys.argv], __name__, cupy.ones(2)\n"
+    names = ck.adapters.run(written(tmp_path, text), "one", "two")
+    monkeypatch.delitem(sys.modules, "beside")
+    assert names["seen"][:2] == ([str(tmp_path / "app.py"), "one", "two"], "__main__")
+    assert names["seen"][2].tolist() == [1, 1]
+    assert (names["number"], names["queue"].own) == (7, True)
+    assert names["pycuda"] is ck.adapters.pycuda
+    assert (sys.modules["__main__"], sys.path, sys.argv, sys.meta_path) == former
+    assert sys.modules["queue"] is queue
+    assert "pycuda" not in sys.modules
+    with pytest.raises(SystemExit, match="3"):
+        ck.adapters.run(written(tmp_path, "raise SystemExit(3)"))
+    with pytest.raises(ck.CudakitError, match="--pycuda=theirs needs a GPU"):
+        ck.adapters.run(written(tmp_path, ""), pycuda="theirs")
+    assert (sys.modules["__main__"], sys.path, sys.argv, sys.meta_path) == former
+
+
+@pytest.mark.filterwarnings("ignore::cudakit.EmulatorWarning")
+def test_old_names_of_cuda_core(tmp_path: Path) -> None:
+    text = "import cuda.core.experimental as old\nfrom cuda.core.experimental import utils\nimport cuda.core as new\n"
+    text += "same = old.Device is new.Device"
+    with pytest.warns(FutureWarning, match=r"cuda.core.experimental is cuda.core now") as seen:
+        names = ck.adapters.run(written(tmp_path, text))
+    assert (Path(seen[0].filename).name, seen[0].lineno) == ("app.py", 1)
+    assert names["same"]
+    assert "cuda.core.experimental" not in sys.modules
+
+
+def test_a_name_that_a_stand_in_lacks(tmp_path: Path) -> None:
+    """Python drops the words of an AttributeError after ``from module import name``."""
+    for line in ("import pycuda.gl", "from pycuda import gl"):
+        with pytest.raises(ModuleNotFoundError, match=r"pycuda.gl is not in cudakit's PyCUDA: cuda.core"):
+            ck.adapters.run(written(tmp_path, line))
+    for line in ("import cupy\ncupy.nothing_here", "from cupy import nothing_here", "import cupy.nothing_here"):
+        with pytest.raises((AttributeError, ImportError), match="nothing_here is not here: without a GPU"):
+            ck.adapters.run(written(tmp_path, line))
+
+
+def test_a_machine_with_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There PyCUDA alone is replaced, if it is not installed."""
+
+    def packages(pycuda: Any, is_installed: bool) -> set[str]:
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: is_installed or None)
+        return {name for name in program.stand_ins(True, pycuda)._packages if not name.startswith("cuda")}
+
+    for pycuda, is_installed, expected in (
+        *(("ours", True, {"pycuda"}), ("theirs", False, set()), (None, True, set()), (None, False, {"pycuda"})),
+    ):
+        assert packages(pycuda, is_installed) == expected
+    assert {"cupy", "pycuda"} <= set(program.stand_ins(False)._packages)
+
+
+@pytest.mark.parametrize(
+    ("visible", "count", "expected"),
+    [
+        *((None, 1, True), ("", 1, False), ("-1", 1, False), ("0,1", 1, True)),
+        *(("1", 1, False), ("GPU-3f", 2, True), (None, 0, False)),
+    ],
+)
+def test_a_gpu_is_seen_without_a_start_of_cuda(
+    monkeypatch: pytest.MonkeyPatch, visible: str | None, count: int, expected: bool
+) -> None:
+    """A process that has started CUDA must not fork, and programs do."""
+    nvml: Any = ModuleType("nvml")
+    nvml.init_v2, nvml.device_get_count_v2 = lambda: None, lambda: count
+    import cuda.bindings
+
+    monkeypatch.setitem(sys.modules, "cuda.bindings.nvml", nvml)
+    monkeypatch.setattr(cuda.bindings, "nvml", nvml, raising=False)
+    monkeypatch.setattr(program, "has_gpu", lambda: pytest.fail("CUDA was started"))
+    if visible is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    else:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert program.is_gpu_here() == expected
+    del nvml.init_v2
+    monkeypatch.setattr(program, "has_gpu", lambda: "asked")
+    assert program.is_gpu_here() == "asked"
+
+
+def test_real_modules_that_programs_see_otherwise() -> None:
+    """cudakit and other libraries keep the real cuda.core."""
+    import cuda.core
+
+    class Own(ModuleType):
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(f"cuda.core.{name} is not here" if not name.startswith("__") else name)
+
+    own, late = Own("cuda.core"), ModuleType("cuda.core.late")
+    own.Device = "own"  # type: ignore[attr-defined]
+    modules: dict[str, ModuleType] = {"cuda.core": own, "cuda.core.cu13": own, "cuda.core.cu12": own}
+    real = cuda.core.Device
+    with StandIns({"cuda.core": (modules | {"cuda.core.late": late}).get}, shared=["cuda.core"]):
+        from cuda.core import Device
+
+        assert Device == cuda.core.Device == "own"
+        assert importlib_import("cuda.core.late") is cuda.core.late is late
+        with pytest.raises(ImportError, match="Program is not here"):
+            from cuda.core import Program  # noqa: F401
+        with pytest.raises(AttributeError, match="Program is not here"):
+            cuda.core.Program
+        assert not hasattr(cuda.core, "Program")
+        assert ck.Kernel("__global__ void f(int* x) { x[0] = 1; }").compile(arch="sm_90").code
+    assert cuda.core.Device is real
+    assert not hasattr(cuda.core, "late")
+    assert "cuda.core.late" not in sys.modules
+
+
+def importlib_import(name: str) -> ModuleType:
+    __import__(name)
+    return sys.modules[name]
+
+
+# ── proofs ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+OF_KERNELS = '''
+import sys
+import numpy as np
+import cupy as cp
+import pycuda.autoinit
+import pycuda.driver as drv
+from pycuda.compiler import SourceModule
+import cudakit as ck
+
+module = SourceModule("""
+__global__ void twice(float* x, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) x[i] *= 2; }
+__global__ void wrong(float* x, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i <= n) x[i] *= 2; }
+""")
+x = np.ones(64, np.float32)
+for name, n in (("twice", 64), ("wrong", 63)):
+    module.get_function(name)(drv.InOut(x), np.int32(n), block=(64, 1, 1), grid=(1, 1))
+one = cp.RawKernel("extern \\"C\\" __global__ void one(float* y) { y[threadIdx.x] = 1; }", "one")
+one((1,), (32,), (cp.zeros(32, cp.float32),))
+plus = ck.Kernel("""
+// prove: n <= len(y) and n <= 1 << 30
+template <typename T> __global__ void plus(T* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] += 2; }""")
+stream = ck.stream()
+plus(stream, ck.cover(10), ck.to_device(np.ones(10), stream), 10)
+ck.ops.sum(ck.to_device(np.ones(10), stream))
+print("the program's own", sys.argv[1:])
+sys.exit(4)
+'''
+
+
+def test_kernels_of_a_program_are_proved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("z3")
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, OF_KERNELS)
+    assert cli.main(["prove", "app.py", "--", "x"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "the program's own ['x']"
+    verdicts = dict(line.split(": ")[:2] for line in lines if not line.startswith((" ", "-", "the ")))
+    assert verdicts == {"twice": "proved", "wrong": "refuted", "one": "proved", "plus<double>": "proved"}
+    taken = [line.partition("launches: ")[2] for line in lines if "taken from its launches" in line]
+    launch = "block = (64, 1, 1), grid = (1, 1, 1)"
+    assert taken == [
+        *[f"0 <= n <= 1073741824, n <= len(x), {launch}"] * 2,
+        *(
+            "len(y) >= 32, block = (32, 1, 1), grid = (1, 1, 1)",
+            "gridDim.x <= 1048576, blockDim.y == 1, blockDim.z == 1",
+        ),
+    ]
+    assert cli.main(["prove", "app.py", "--kernel", "nothing"]) == 1
+    assert "app.py launches no kernel nothing on the emulator: there is nothing to prove" in capsys.readouterr().err
+
+
+def test_proofs_of_a_program_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, "raise __import__('cudakit').ArgumentError('wrong')")
+    assert cli.main(["prove", "app.py"]) == 1
+    errors = capsys.readouterr().err
+    assert "cudakit: app.py ended early: wrong\n" in errors
+    assert "launches no kernel of its own" in errors
+    written(tmp_path, "open('no such file')")
+    hook = sys.excepthook
+    with pytest.raises(FileNotFoundError):
+        cli.main(["prove", "app.py"])
+    assert sys.excepthook is not hook, "Python reports what a program raises"
+    monkeypatch.setattr(sys, "excepthook", hook)
+
+
+@pytest.mark.filterwarnings("ignore::cudakit.EmulatorWarning")
+def test_pycuda_in_other_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = OF_KERNELS.partition("one = cp")[0].replace("if (i <= n) x[i] *= 2", "x[i + n] = 2")
+    written(tmp_path, text)
+    assert cli.main(["check", "app.py", "--pycuda=ours"]) == 1
+    out = capsys.readouterr().out
+    assert "app.py:12): 4 bytes at" in out
+    assert str(tmp_path) not in out
+    assert cli.main(["inspect", "-m", "app"]) == 1
+    assert cli.main(["check", "app.py", "--pycuda=theirs"]) == 1
+    assert "--pycuda=theirs needs a GPU" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        cli.main(["check", "app.py", "--pycuda=mine"])
+    assert "unknown whose 'mine'; expected one of ours, theirs" in capsys.readouterr().err
