@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from cudakit.adapters.pycuda.absent import missing
 from cudakit.adapters.pycuda.contexts import get_version
 from cudakit.adapters.pycuda.errors import CompileError, translated
 from cudakit.adapters.pycuda.functions import Function, Module
@@ -286,3 +287,9 @@ __all__ = [
     "DEFAULT_NVCC_FLAGS", "CudaModule", "DynamicModule", "DynamicSourceModule", "SourceModule", "compile",
     "compile_plain", "get_nvcc_version",
 ]  # fmt: skip
+
+#: Names of PyCUDA that are not here, and what to use.
+ABSENT = {
+    "preprocess_source": "SourceModule compiles by NVRTC, which has its own preprocessor",
+}
+__getattr__ = missing(__name__, ABSENT)

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cudakit.adapters.pycuda import gpuarray
+from cudakit.adapters.pycuda.absent import missing
 from cudakit.adapters.pycuda.allocations import array_at
 from cudakit.adapters.pycuda.errors import translated
 from cudakit.adapters.pycuda.sobol import DIMENSIONS, direction_vectors
@@ -399,3 +400,16 @@ class ScrambledSobol64RandomNumberGenerator(_Scrambled):
     """Generators of scrambled Sobol sequences of 64 bits."""
 
     _bits = generator_bits = 64
+
+
+#: Names of PyCUDA that are not here, and what to use.
+ABSENT = dict.fromkeys(
+    (
+        "md5_code", "gen_template", "gen_log_template", "gen_poisson_template", "gen_poisson_inplace_template",
+        "random_source", "random_skip_ahead32_source", "random_skip_ahead64_source", "xorwow_random_source",
+        "xorwow_skip_ahead_sequence_source", "mrg32k3a_random_source", "mrg32k3a_skip_ahead_sequence_source",
+        "sobol_random_source", "scrambledsobol_random_source",
+    ),
+    "the generators have kernels of their own",
+)  # fmt: skip
+__getattr__ = missing(__name__, ABSENT)

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from cudakit.adapters.pycuda.absent import missing
 from cudakit.adapters.pycuda.c_types import Argument, ScalarArg, VectorArg, dtype_to_ctype, parse_c_arg
 from cudakit.adapters.pycuda.compiler import SourceModule
 from cudakit.adapters.pycuda.driver import Function
@@ -432,3 +433,12 @@ def get_put_kernel(dtype: Any, idx_dtype: Any, vec_count: int = 1) -> Function:
     declared = [VectorArg(idx_dtype, "gmem_dest_idx"), *(VectorArg(dtype, f"dest{k}") for k in pairs)]
     declared += [VectorArg(dtype, f"src{k}") for k in pairs]
     return get_elwise_kernel(declared, ";\n".join(f"dest{k}[gmem_dest_idx[i]] = src{k}[i]" for k in pairs), "put")
+
+
+#: Names of PyCUDA that are not here, and what to use.
+ABSENT = {
+    "get_take_kernel": "gpuarray.take reads elements by index",
+    "get_take_put_kernel": "gpuarray.multi_take_put moves elements by index",
+    "get_linear_combination_kernel": "ElementwiseKernel writes any combination",
+}
+__getattr__ = missing(__name__, ABSENT)

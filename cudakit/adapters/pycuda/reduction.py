@@ -10,6 +10,7 @@ import numpy as np
 
 from cudakit.adapters.cupy_kernels import compile_options
 from cudakit.adapters.pycuda import gpuarray
+from cudakit.adapters.pycuda.absent import missing
 from cudakit.adapters.pycuda.allocations import array_at
 from cudakit.adapters.pycuda.c_types import VectorArg, dtype_to_ctype, generated_type, parse_c_arg
 from cudakit.adapters.pycuda.elementwise import checked
@@ -225,3 +226,11 @@ def get_minmax_kernel(extreme: str, dtype: Any) -> ReductionKernel:
 def get_subset_minmax_kernel(extreme: str, dtype: Any, dtype_subset: Any) -> ReductionKernel:
     """Return the kernel of the least or greatest element that a table of indices selects; the table comes first."""
     return _minmax(extreme, dtype, dtype_subset)
+
+
+#: Names of PyCUDA that are not here, and what to use.
+ABSENT = {
+    "get_reduction_module": "ReductionKernel is the whole of it",
+    "get_reduction_kernel_and_types": "ReductionKernel is the whole of it",
+}
+__getattr__ = missing(__name__, ABSENT)

@@ -8,6 +8,7 @@ import numpy as np
 
 from cudakit.adapters.cupy_kernels import compile_options
 from cudakit.adapters.pycuda import gpuarray
+from cudakit.adapters.pycuda.absent import missing
 from cudakit.adapters.pycuda.allocations import array_at
 from cudakit.adapters.pycuda.c_types import generated_type
 from cudakit.adapters.pycuda.errors import translated
@@ -112,3 +113,11 @@ class ExclusiveScanKernel(_ScanKernel):
 
     _output = "y = prev_item"
     _needs_neutral = True
+
+
+#: Names of PyCUDA that are not here, and what to use.
+ABSENT = dict.fromkeys(
+    ("SHARED_PREAMBLE", "SCAN_INTERVALS_SOURCE", "INCLUSIVE_UPDATE_SOURCE", "EXCLUSIVE_UPDATE_SOURCE"),
+    "cudakit generates its own kernels",
+)
+__getattr__ = missing(__name__, ABSENT)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from cudakit.adapters.pycuda import driver
+from cudakit.adapters.pycuda.absent import missing
 from cudakit.adapters.pycuda.c_types import (
     Argument,
     ScalarArg,
@@ -223,3 +224,11 @@ def mark_cuda_test(inner_f: Callable[..., Any]) -> Callable[..., None]:
             inner_f(*args, **kwargs)
 
     return run
+
+
+#: Names of PyCUDA that are not here, and what to use.
+ABSENT = {
+    "DebugMemoryPool": "DeviceMemoryPool, or ck.memory.report() for what uses memory",
+    "context_dependent_memoized_functions": "clear_context_caches() empties the caches",
+}
+__getattr__ = missing(__name__, ABSENT)
