@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import sys
 import time
 import warnings
@@ -30,6 +31,7 @@ from cudakit.errors import ArgumentError, TemplateError, shortened
 from cudakit.jit.compile.elf import bare_name, demangle
 from cudakit.jit.launch.launch import CallShape
 from cudakit.jit.load.config import config
+from cudakit.jit.specialise.specialise import resolved
 from cudakit.kernel.kernel import Kernel
 from cudakit.kernel.kernel import Module as Compiled
 from cudakit.places import device_limits
@@ -236,9 +238,13 @@ class Function:
     def param_set_texref(self, texref: Any) -> None:
         """Do nothing: a texture reference is bound to all kernels of its module."""
 
-    @property
-    def _parameters(self) -> Any:
-        return self.kernel.signature.parameters
+    @functools.cached_property
+    def _parameters(self) -> tuple[tuple[str, Any], ...] | None:
+        """Names and types of the parameters, without aliases; None if the code does not tell them."""
+        parameters, declarations = self.kernel.signature.parameters, self.kernel.module.declarations
+        if parameters is None:
+            return None
+        return tuple((parameter.name, _plain(parameter.type, declarations)) for parameter in parameters)
 
     def _values(self, args: Any) -> list[Any]:
         """Return the arguments as cudakit's kernel takes them, checked against its parameters."""
@@ -246,12 +252,19 @@ class Function:
         if parameters is None:
             return [_value(f"{self.kernel.name}: argument {k}", None, arg) for k, arg in enumerate(args)]
         if len(parameters) != len(args):
-            names = ", ".join(f"{parameter.type} {parameter.name}" for parameter in parameters)
+            names = ", ".join(f"{cpp} {name}" for name, cpp in parameters)
             raise ArgumentError(f"{self.kernel.name} takes {len(parameters)} arguments ({names}), got {len(args)}")
         return [
-            _value(f"{self.kernel.name}: parameter {parameter.name or k} ({parameter.type})", parameter.type, arg)
-            for k, (parameter, arg) in enumerate(zip(parameters, args, strict=True))
+            _value(f"{self.kernel.name}: parameter {name or k} ({cpp})", cpp, arg)
+            for k, ((name, cpp), arg) in enumerate(zip(parameters, args, strict=True))
         ]
+
+
+def _plain(cpp: Any, declarations: Any) -> Any:
+    """Return a type without aliases of numbers and of pointers to them."""
+    if isinstance(cpp, Pointer):
+        return cpp._replace(target=_plain(cpp.target, declarations))
+    return resolved(cpp, declarations)
 
 
 def _extents(name: str, extents: Any) -> tuple[int, ...]:
@@ -295,7 +308,7 @@ def _value(where: str, cpp: Any, arg: Any) -> Any:
         For an argument that PyCUDA would pass as wrong bytes, and one that it refuses.
     """
     dtype: Any = getattr(arg, "dtype", None)
-    if isinstance(cpp, Pointer) or (cpp is None and not isinstance(arg, np.number | np.bool_ | np.void)):
+    if isinstance(cpp, Pointer) or _is_memory(arg):
         return _pointer(where, cpp, arg, dtype)
     if isinstance(arg, np.number | np.bool_):
         want = scalar_dtype(cpp) if cpp is not None else None
@@ -316,6 +329,13 @@ def _value(where: str, cpp: Any, arg: Any) -> Any:
             f"{where} takes a NumPy scalar, got {shortened(arg)}, a Python {type(arg).__name__}; give {use}"
         )
     return arg
+
+
+def _is_memory(arg: Any) -> bool:
+    """Return whether an argument is device memory, whatever the parameter is."""
+    return isinstance(arg, DeviceAllocation | ArgumentHandler) or any(
+        hasattr(arg, name) for name in ("gpudata", "get_pointer", "__cuda_array_interface__")
+    )
 
 
 def _pointer(where: str, cpp: Any, arg: Any, dtype: Any) -> Any:
@@ -353,6 +373,8 @@ def _pointer(where: str, cpp: Any, arg: Any, dtype: Any) -> Any:
             raise ArgumentError(f"{message}; convert it with a.astype(numpy.{want.name})")
         warnings.warn(f"{message}: their bytes are passed as they are", UserWarning, _stack_level())
     address = address_of(arg)
+    if target is None:
+        return np.uint64(address)  # of compiled code, which tells the size of the parameter only
     if not address:
         return None
     if want is None:

@@ -10,49 +10,40 @@ from cudakit.errors import ArgumentError, shortened
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.places import device_limits
 
-#: Options that take a value, in one word with ``=`` or in the next word; short names are those on the right.
+#: Options with a value, in one word with ``=`` or in the next word: nvcc's short names, and their long ones.
 _LONG = {
-    "-I": "include-path", "-D": "define-macro", "-U": "undefine-macro", "-arch": "gpu-architecture", "-std": "std",
-    "-code": "gpu-code", "-gencode": "generate-code", "-Xptxas": "ptxas-options", "-Xcompiler": "compiler-options",
-    "-Xlinker": "linker-options", "-ccbin": "compiler-bindir", "-L": "library-path", "-l": "library", "-O": "optimize",
-    "-rdc": "relocatable-device-code", "-maxrregcount": "maxrregcount", "-ftz": "ftz", "-prec-div": "prec-div",
-    "-prec-sqrt": "prec-sqrt", "-fmad": "fmad", "-include": "pre-include", "-diag-suppress": "diag-suppress",
-    "-x": "x", "-cudart": "cudart",
+    "I": "include-path", "D": "define-macro", "U": "undefine-macro", "arch": "gpu-architecture", "std": "std",
+    "code": "gpu-code", "gencode": "generate-code", "Xptxas": "ptxas-options", "Xcompiler": "compiler-options",
+    "Xlinker": "linker-options", "ccbin": "compiler-bindir", "L": "library-path", "l": "library", "O": "optimize",
+    "rdc": "relocatable-device-code", "maxrregcount": "maxrregcount", "ftz": "ftz", "prec-div": "prec-div",
+    "prec-sqrt": "prec-sqrt", "fmad": "fmad", "diag-suppress": "diag-suppress", "x": "x", "cudart": "cudart",
+    "m": "machine",
 }  # fmt: skip
 _VALUED = frozenset(_LONG.values())
-#: Options with a value, or without one, that change no result here: of the host's compiler and linker, and of tools.
-_IDLE_VALUED = frozenset((
-    "compiler-options", "linker-options", "compiler-bindir", "library-path", "library", "optimize", "gpu-code",
-    "diag-suppress", "x", "cudart",
-))  # fmt: skip
+#: Options without a value.
+_FLAGS = frozenset(("use_fast_math", "use-fast-math", "lineinfo", "generate-line-info", "G", "device-debug"))
+#: Options that change no result here: of the host's compiler and linker, and of tools.
 _IDLE = frozenset((
-    "m64", "m32", "machine", "w", "disable-warnings", "keep", "v", "verbose", "g", "debug", "extended-lambda",
-    "expt-extended-lambda", "expt-relaxed-constexpr", "Wno-deprecated-gpu-targets", "restrict", "dlink", "dc", "shared",
-    "resource-usage", "source-in-ptx", "res-usage",
+    "compiler-options", "linker-options", "compiler-bindir", "library-path", "library", "optimize", "gpu-code",
+    "diag-suppress", "x", "cudart", "machine", "w", "disable-warnings", "keep", "v", "verbose", "g", "debug",
+    "extended-lambda", "expt-extended-lambda", "expt-relaxed-constexpr", "Wno-deprecated-gpu-targets", "restrict",
+    "dlink", "dc", "shared", "resource-usage", "res-usage", "source-in-ptx",
 ))  # fmt: skip
 
 
 def _pairs(flags: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield each option's long name and its value."""
+    """Yield each option's long name and its value, if any."""
     words = iter([word for flag in flags for word in str(flag).split()])
     for word in words:
-        name, equals, value = word.partition("=")
-        short = "-" + name.lstrip("-") if name.lstrip("-") in {key[1:] for key in _LONG} else name
-        long = _LONG.get(short, name.lstrip("-"))
-        if not equals and long not in _VALUED:
-            joined = next((key for key in ("-I", "-D", "-U", "-L", "-l", "-O") if word.startswith(key)), None)
-            if joined is not None and word != joined:
-                yield _LONG[joined], word[len(joined) :]
-                continue
-        if long in ("define-macro",) and equals and name.startswith("-D") and name != "-D":
-            yield long, word[2:]
-            continue
-        if equals and word[:2] in ("-I", "-D") and short not in _LONG:
-            yield _LONG[word[:2]], word[2:]
-            continue
-        if long in _VALUED and not equals:
-            value = next(words, "")
-        yield long, value
+        name, equals, value = word.lstrip("-").partition("=")
+        if name in _FLAGS or (name in _IDLE and name not in _VALUED and name not in _LONG):
+            yield name, ""
+        elif (long := _LONG.get(name, name)) in _VALUED:
+            yield long, value if equals else next(words, "")
+        elif word.startswith("-") and not word.startswith("--") and word[1:2] in ("I", "D", "U", "L", "l", "O", "m"):
+            yield _LONG[word[1]], word[2:]
+        else:
+            yield name, value
 
 
 def compile_options(flags: Iterable[str], folders: Iterable[str] = ()) -> tuple[CompileOptions, str | None]:
@@ -95,7 +86,7 @@ def compile_options(flags: Iterable[str], folders: Iterable[str] = ()) -> tuple[
         elif name == "ptxas-options":
             if value.lstrip("-") not in ("v", "", "O0", "O1", "O2", "O3", "warn-spills"):
                 extra["ptxas_options"] = [*extra.get("ptxas_options", ()), value]
-        elif name not in _IDLE and name not in _IDLE_VALUED:
+        elif name not in _IDLE:
             raise ArgumentError(
                 f"nvcc's option {shortened(name)} has no counterpart here: NVRTC compiles; leave it out, or use "
                 "ck.CompileOptions"

@@ -197,13 +197,13 @@ class PreparedCall:
 
 
 def fits(letters: tuple[str, ...], parameters: Any) -> bool:
-    """Return whether the letters are the kernel's own types, so that their bytes are the parameters'."""
+    """Return whether letters are the types of parameters (names and C++ types), so that their bytes are these."""
     if parameters is None or len(parameters) != len(letters):
         return False
-    for letter, parameter in zip(letters, parameters, strict=True):
-        dtype = scalar_dtype(parameter.type)
+    for letter, (_, cpp) in zip(letters, parameters, strict=True):
+        dtype = scalar_dtype(cpp)
         if letter == "P" or dtype is None or letter.endswith("s"):
-            if letter != "P" or not isinstance(parameter.type, Pointer):
+            if letter != "P" or not isinstance(cpp, Pointer):
                 return False
         elif dtype.itemsize != _dtype(letter).itemsize or (dtype.kind == "f") != (_dtype(letter).kind == "f"):
             return False
