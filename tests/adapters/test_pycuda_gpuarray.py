@@ -151,7 +151,7 @@ def test_conversions() -> None:
         (np.asarray, "call x.get()"),
         (bool, "the truth value of a GPUArray of 15 elements"),
         (lambda x: x.set(np.zeros((3, 5))), r"convert it: ary.astype\(np.int32\)"),
-        (lambda x: x.set(np.zeros(4, "i4")), "has 15 elements, and the host array 4"),
+        (lambda x: x.set(np.zeros(4, "i4")), "has 15 elements, and the argument 4"),
         (lambda x: x.get(np.zeros(4, "i4")), "got ary with 4 of int32"),
         (lambda x: x.reshape(4, 4), "15 elements do not fit the shape"),
         (lambda x: x.reshape(-1, -1), "one extent at most may be -1"),
@@ -164,6 +164,8 @@ def test_conversions() -> None:
         (lambda x: GPUArray(2.5, "f4"), "got 2.5"),
         (lambda x: GPUArray(2, "f4", order="X"), "order is 'C' or 'F'"),
         (lambda x: to_gpu([1, 2]), "call np.asarray"),
+        (lambda x: x.set([1, 2]), "takes a NumPy array, got list"),
+        (lambda x: operator.itruediv(x.astype("f4"), np.ones(3)), "a value for float32 is expected, got ndarray"),
         (lambda x: gpuarray.take(x, x), "integers with one dimension"),
         (lambda x: gpuarray.where(x, x, 1), "else_ is a GPUArray, got int 1"),
         (lambda x: gpuarray.where(x, x, x.astype("f4")), "then_ and else_ one dtype"),
@@ -332,6 +334,19 @@ def test_asynchronous_copies_are_complete_after_the_stream() -> None:
     stream.synchronize()
     check(x, a + 1)
     np.testing.assert_array_equal(x.get(pagelocked=True), a + 1)
+
+
+def test_arrays_are_copied_to_arrays_of_other_strides() -> None:
+    a = values("f4")
+    x, y = to_gpu(a), gpuarray.empty((3, 5), np.float32, order="F")
+    y.set(x)
+    check(y, a)
+    check(to_gpu(y.T), a.T)
+    into = np.zeros((5, 6), np.float32)[:, ::2].T
+    assert x.get(into) is into
+    np.testing.assert_array_equal(into, a)
+    x.set(a.T.copy().T[::-1])
+    check(x, a[::-1])
 
 
 def test_another_shape_is_reported() -> None:

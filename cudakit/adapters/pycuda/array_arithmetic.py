@@ -211,7 +211,7 @@ def _in_place(symbol: str) -> Callable[[Arithmetic, Any], Arithmetic]:
 
     def method(self: Arithmetic, other: Any) -> Arithmetic:
         if not isinstance(other, Arithmetic):
-            if symbol == "/" and other == _NEUTRAL[symbol]:
+            if symbol == "/" and np.isscalar(other) and other == _NEUTRAL[symbol]:
                 return self
             _refuse_integer_quotient(symbol, self, other)
             other = scalar_of(f"GPUArray {symbol}= number", other, self.dtype)

@@ -60,10 +60,10 @@ def _download(array: Any, host: np.ndarray, stream: Any, wait: bool) -> None:
         memory.to_host(array, ordered, out=host, wait=wait)
 
 
-def _duplicate(target: Any, source: Any) -> None:
-    """Copy a device array to another one."""
+def _duplicate(target: Any, source: Any, stream: Any = None) -> None:
+    """Copy a device array to another one, on a stream."""
     with translated():
-        memory.copy(target, source, default_stream())
+        memory.copy(target, source, stream_of(stream))
 
 
 class GPUArray(Arithmetic):
@@ -192,27 +192,31 @@ class GPUArray(Arithmetic):
 
     # ── copies ──
 
-    def set(self, ary: np.ndarray, async_: bool = False, stream: Any = None, **keywords: bool) -> None:
-        """Copy a host array of the same shape and dtype into this array.
+    def set(self, ary: Any, async_: bool = False, stream: Any = None, **keywords: bool) -> None:
+        """Copy a host array, or another GPUArray, of the same shape and dtype into this array.
 
         Raises
         ------
         ArgumentError
-            Size or dtype differ.
+            Size or dtype differ, or it is no array.
         """
         wait = not _is_async(async_, keywords)
+        if not isinstance(ary, np.ndarray | np.generic | GPUArray):
+            raise ArgumentError(f"GPUArray.set takes a NumPy array, got {type(ary).__name__} {shortened(ary)}")
         if ary.size != self.size:
-            raise ArgumentError(f"GPUArray.set: the array has {self.size} elements, and the host array {ary.size}")
+            raise ArgumentError(f"GPUArray.set: the array has {self.size} elements, and the argument {ary.size}")
         if ary.dtype != self.dtype:
             raise ArgumentError(
-                f"GPUArray.set: the array is {self.dtype}, and the host array {ary.dtype}; "
+                f"GPUArray.set: the array is {self.dtype}, and the argument {ary.dtype}; "
                 f"convert it: ary.astype(np.{self.dtype.name})"
             )
         if ary.shape != self.shape:
-            warnings.warn(f"GPUArray.set: the host array has another shape, {ary.shape}", stacklevel=2)
+            warnings.warn(f"GPUArray.set: the argument has another shape, {ary.shape}", stacklevel=2)
             ary = ary.reshape(self.shape)
-        if self.size:
-            _upload(self.device_array(), ary, stream, wait)
+        if self.size and isinstance(ary, GPUArray):
+            _duplicate(self.device_array(), ary.device_array(), stream)
+        elif self.size:
+            _upload(self.device_array(), np.asanyarray(ary), stream, wait)
 
     def set_async(self, ary: np.ndarray, stream: Any = None) -> None:
         """Copy a host array into this array on a stream. A pinned array is read when the stream reaches the copy."""
@@ -438,15 +442,15 @@ def _is_async(async_: bool, keywords: dict[str, bool]) -> bool:
     return bool(is_async)
 
 
-def to_gpu(ary: np.ndarray, allocator: Any = mem_alloc) -> GPUArray:
+def to_gpu(ary: Any, allocator: Any = mem_alloc) -> GPUArray:
     """Return a copy of a host array in device memory, with its axes in the same memory order."""
     return to_gpu_async(ary, allocator, None, is_async=False)
 
 
-def to_gpu_async(ary: np.ndarray, allocator: Any = mem_alloc, stream: Any = None, is_async: bool = True) -> GPUArray:
+def to_gpu_async(ary: Any, allocator: Any = mem_alloc, stream: Any = None, is_async: bool = True) -> GPUArray:
     """Return a copy of a host array in device memory, copied on a stream."""
-    if not isinstance(ary, np.ndarray | np.generic):
+    if not isinstance(ary, np.ndarray | np.generic | GPUArray):
         raise ArgumentError(f"to_gpu takes a NumPy array, got {type(ary).__name__} {shortened(ary)}; call np.asarray")
     new = GPUArray(ary.shape, ary.dtype, allocator, strides=packed_strides(ary))
-    new.set(np.asanyarray(ary), is_async, stream)
+    new.set(ary, is_async, stream)
     return new
