@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from cudakit.adapters.cupy.arrays import plain, refuse_host_arrays, wrapped
+from cudakit.adapters.cupy.arrays import ndarray, plain, refuse_host_arrays, wrapped
 from cudakit.adapters.cupy.capture import CAPTURE
 from cudakit.adapters.cupy.device import current_stream
 from cudakit.adapters.cupy.memory import BaseMemory, MemoryPointer
@@ -23,8 +24,10 @@ from cudakit.jit.load.config import config
 from cudakit.jit.source.source import Source, from_file, from_text
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.kernel.kernel import Kernel, Module, module_of_source, of_source
-from cudakit.types.cpp import Pointer
+from cudakit.types.cpp import CppType, Named, Pointer, spelling, vector, without_const
 
+#: Types of C++ that take elements of any dtype, or of a complex dtype.
+_OPEN_TYPES = ("void", "complex", "cuComplex", "cuFloatComplex", "cuDoubleComplex")
 #: Arch whose resources `Function.attributes` reports, as a number.
 _ARCH = 90
 _REGISTERS, _MOST_THREADS = 65536, 1024
@@ -32,6 +35,19 @@ _REGISTERS, _MOST_THREADS = 65536, 1024
 
 def _size(value: Any) -> tuple[int, ...]:
     return tuple(map(int, value)) if isinstance(value, tuple | list) else (int(value),)
+
+
+def _pointed(array: Any, target: CppType) -> Any:
+    """Return an array as the argument for a pointer to `target`, which CuPy passes with any strides and any dtype."""
+    if array.flags.f_contiguous and not array.flags.c_contiguous:
+        array = array.T
+    if not array.flags.c_contiguous:
+        return ctypes.c_void_p(array.data.ptr)
+    plain_target = without_const(target)
+    is_struct = isinstance(plain_target, Named) and plain_target.arguments is not None
+    if is_struct and array.dtype.names is None and plain_target.name.rpartition("::")[2] not in _OPEN_TYPES:
+        return array.reshape(-1).view(np.uint8)
+    return array
 
 
 class Function:
@@ -59,16 +75,26 @@ class Function:
         CAPTURE.do(functools.partial(self._kernel, current_stream(), launch, *arguments))
 
     def _argument(self, number: int, value: Any) -> Any:
-        """Return an argument of CuPy's as one of cudakit's, in which an address is a ``ctypes.c_void_p``."""
-        if isinstance(value, MemoryPointer | BaseMemory):
-            value = value.ptr
+        """Return an argument of CuPy's as one of cudakit's.
+
+        An address is a ``ctypes.c_void_p``, a struct its bytes, and an array is what its pointer reaches.
+        """
         if isinstance(value, SurfaceObject | TextureObject):
             return value.own
-        if not isinstance(value, int | np.integer) or isinstance(value, bool):
-            return value
+        if isinstance(value, MemoryPointer | BaseMemory):
+            value = value.ptr
         parameters = self._kernel.signature.parameters or ()
-        is_pointer = number < len(parameters) and isinstance(parameters[number].type, Pointer)
-        return ctypes.c_void_p(int(value)) if is_pointer else value
+        cpp = without_const(parameters[number].type) if number < len(parameters) else None
+        if isinstance(cpp, Pointer):
+            if isinstance(value, int | np.integer) and not isinstance(value, bool):
+                return ctypes.c_void_p(int(value))
+            return _pointed(value, cpp.target) if isinstance(value, ndarray) else value
+        if isinstance(value, np.ndarray) and not isinstance(value, ndarray) and value.size == 1:
+            value = value.reshape(-1)[0]
+        if isinstance(value, np.void) and value.dtype.names is not None:
+            is_vector = isinstance(cpp, Named) and vector(cpp.name) is not None
+            return value.item() if is_vector else np.frombuffer(value.tobytes(), f"V{value.nbytes}")[0]
+        return value
 
     def __getattr__(self, name: str) -> Any:
         if name in _ATTRIBUTES:
@@ -220,6 +246,39 @@ def _count(parameters: str) -> int:
     return len([parameter for parameter in parameters.split(",") if parameter.strip()])
 
 
+class _Generated:
+    """A kernel of an expression. Where its preamble uses type variables, a kernel is made for each set of dtypes."""
+
+    def __init__(self, declarations: Sequence[str], preamble: str, make: Callable[..., Any]) -> None:
+        self._make, self._declarations, self.preamble = make, tuple(declarations), preamble
+        parameters = [_DECLARED.match(text.strip()) for part in declarations for text in part.split(",")]
+        self._types = [match[1] if match is not None else "" for match in parameters]
+        self._open = {name for name in self._types if re.search(rf"\b{name}\b", preamble) and len(name) == 1}
+        self._functions: dict[Any, Any] = {}
+
+    def function(self, args: Sequence[Any]) -> Any:
+        """Return cudakit's function for these arguments."""
+        dtypes: dict[str, np.dtype] = {}
+        for name, value in [*zip(self._types, args, strict=False)]:
+            dtype = getattr(value, "dtype", None)
+            if name in self._open and dtype is not None:
+                dtypes[name] = dtype
+        if self._open - dtypes.keys():
+            numbers = [value for name, value in zip(self._types, args, strict=False) if name in self._open]
+            dtypes |= dict.fromkeys(self._open - dtypes.keys(), np.result_type(*numbers, *dtypes.values()))
+        key = tuple(sorted(dtypes.items()))
+        if key not in self._functions:
+            declarations, preamble = self._declarations, self.preamble
+            for name, dtype in dtypes.items():
+                declarations = tuple(re.sub(rf"\b{name}(?= +\w)", dtype.name, part) for part in declarations)
+                preamble = f"typedef {spelling(dtype)} {name};\n{preamble}"
+            self._functions[key] = self._make(*declarations, preamble)
+        return self._functions[key]
+
+
+_DECLARED = re.compile(r"(?:raw +)?(?:const +)?(\w+)")
+
+
 class ElementwiseKernel:
     """A stand-in for ``cupy.ElementwiseKernel``, with its parameters."""
 
@@ -246,9 +305,12 @@ class ElementwiseKernel:
         self.nargs = self.nin + self.nout
         self._returns, self.return_tuple = not no_return, return_tuple
         body = f"{loop_prep};\n{operation}" if loop_prep else operation
-        self._call = elementwise(
-            in_params, out_params, body, name, preamble=preamble, options=compile_options(options) if options else None
-        )
+        chosen = compile_options(options) if options else None
+
+        def make(inputs: str, outputs: str, before: str) -> Any:
+            return elementwise(inputs, outputs, body, name, preamble=before, options=chosen)
+
+        self._generated = _Generated((in_params, out_params), preamble, make)
 
     def __call__(self, *args: Any, size: int | None = None, block_size: int = 128, stream: Any = None) -> Any:
         if len(args) not in (self.nin, self.nargs):
@@ -256,7 +318,7 @@ class ElementwiseKernel:
                 f"{self.name} takes {self.nin} arguments, or {self.nargs} with outputs, got {len(args)}"
             )
         refuse_host_arrays(self.name, args)
-        result = _computed(self._call, args[: self.nin], args[self.nin :], {"size": size})
+        result = _computed(self._generated.function(args), args[: self.nin], args[self.nin :], {"size": size})
         if self.return_tuple and not isinstance(result, tuple):
             result = (result,)
         return result if self._returns else None
@@ -280,17 +342,23 @@ class ReductionKernel:
         options: Sequence[str] = (),
     ) -> None:
         self.name, self.preamble, self.identity, self._inputs = name, preamble, identity, _count(in_params)
-        self._call = reduction(
-            in_params, out_params, map_expr, reduce_expr, str(identity) or None, post_map_expr, name,
-            preamble=preamble, acc=reduce_type, options=compile_options(options) if options else None,
-        )  # fmt: skip
+        chosen, start = compile_options(options) if options else None, str(identity) if identity is not None else ""
+
+        def make(inputs: str, outputs: str, before: str) -> Any:
+            return reduction(
+                inputs, outputs, map_expr, reduce_expr, start or None, post_map_expr, name, preamble=before,
+                acc=reduce_type, options=chosen,
+            )  # fmt: skip
+
+        self._generated = _Generated((in_params, out_params), preamble, make)
 
     def __call__(
         self, *args: Any, out: Any = None, axis: Any = None, keepdims: bool = False, stream: Any = None
     ) -> Any:
         refuse_host_arrays(self.name, args)
         outputs = args[self._inputs :] or (() if out is None else (out,))
-        return _computed(self._call, args[: self._inputs], outputs, {"axis": axis, "keepdims": keepdims})
+        function = self._generated.function(args)
+        return _computed(function, args[: self._inputs], outputs, {"axis": axis, "keepdims": keepdims})
 
 
 def fuse(*args: Any, **kwargs: Any) -> Any:
