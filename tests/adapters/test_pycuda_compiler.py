@@ -192,12 +192,15 @@ def test_a_texture_reference_reads_arrays_and_memory() -> None:
     image, line = module.get_texref("image"), module.get_texref("line")
     values = np.arange(12, dtype=np.float32).reshape(3, 4)
     drv.matrix_to_texref(values, image, order="C")
-    memory = drv.to_device(values)
-    line.set_address(memory, values.nbytes)
+    memory = drv.to_device(np.arange(256, dtype=np.float32))
+    assert line.set_address(memory, values.nbytes) == 0
     assert run(module, "sample", 2, np.float32(2)).tolist() == [6, 2]
     image.set_filter_mode(drv.filter_mode.LINEAR)
-    line.set_address(int(memory) + 16, 32)
-    assert run(module, "sample", 2, np.float32(2)).tolist() == [5.5, 6]
+    line.set_address(int(memory) + 512, 32)
+    assert run(module, "sample", 2, np.float32(2)).tolist() == [5.5, 130]
+    with pytest.raises(drv.LogicError, match="begins 16 bytes after"):
+        line.set_address(int(memory) + 16, 32)
+    assert line.set_address(int(memory) + 16, 32, allow_offset=True) == 16
     image.set_flags(drv.TRSF_NORMALIZED_COORDINATES)
     image.set_address_mode(0, drv.address_mode.WRAP)
     image.set_filter_mode(drv.filter_mode.POINT)
@@ -208,7 +211,7 @@ def test_a_texture_reference_reads_arrays_and_memory() -> None:
     assert image.get_format() == (drv.array_format.FLOAT, 1)
     assert image.get_address_mode(0) == drv.address_mode.WRAP
     assert image.get_filter_mode() == drv.filter_mode.POINT
-    assert line.get_address() == int(memory) + 16
+    assert line.get_address() == int(memory)
     with pytest.raises(drv.LogicError, match="the source has image, line"):
         module.get_texref("nothing")
     with pytest.raises(drv.LogicError, match="not of linear memory"):

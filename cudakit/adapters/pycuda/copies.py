@@ -44,7 +44,8 @@ def bytes_of(name: str, host: Any, writeable: bool = False) -> np.ndarray:
 def finish_earlier() -> None:
     """Wait for the work that a copy which names no stream comes after."""
     if devices.has_gpu():
-        default_stream().sync()
+        with translated():
+            default_stream().sync()
     else:
         finish_all()  # the default stream waits for all
 

@@ -221,11 +221,10 @@ class Memcpy3D:
                 sink[...] = result
                 return
             if end.place == memory_type.ARRAY:
-                whole = end.owner.bytes_on_device(target) if end.owner.box[:2] + sink.shape[2:] != box else sink
                 place = self._offsets("dst")
                 part = tuple(slice(first, first + extent) for first, extent in zip(place, box, strict=True))
-                copy(whole[part], source, target)
-                end.owner.take_bytes(whole, target)
+                copy(sink[part], source, target)
+                end.owner.take_bytes(sink, target)
                 return
             copy(sink, source, target)
 

@@ -10,6 +10,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from cudakit.adapters.pycuda.allocations import DeviceAllocation, memory
+from cudakit.adapters.pycuda.attributes import attribute_of
+from cudakit.adapters.pycuda.enums import device_attribute
 from cudakit.adapters.pycuda.errors import LogicError, call, translated
 from cudakit.adapters.pycuda.streams import default_stream, finish_all, stream_of
 from cudakit.errors import ArgumentError, shortened
@@ -106,7 +108,7 @@ class ManagedAllocation(HostPointer):
     def attach(self, mem_flags: int, stream: Any = None) -> None:
         """Attach the memory to the host, to all streams, or to one stream: a hint, which changes no result."""
         target = stream_of(stream)
-        if devices.has_gpu():
+        if devices.has_gpu() and not attribute_of(0, device_attribute.CONCURRENT_MANAGED_ACCESS):
             from cuda.bindings import driver
 
             call("cuStreamAttachMemAsync", driver.CUstream(int(target.handle)), self.address, 0, int(mem_flags))

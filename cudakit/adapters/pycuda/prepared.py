@@ -9,7 +9,7 @@ each argument by one expression, and calls the driver's launch. Take ``prepare("
             if grid is last_grid and block is last_block and None is last_stream and shared_size == last_shared:
                 return run(
                     core, config, kernel,
-                    a0.address if type(a0) is allocation else address_of(a0),
+                    a0.address if type(a0) is allocation else a0 if type(a0) is int else address_of(a0),
                     as_int(as_float(a1))[0],
                     a2 if type(a2) is int and -2147483648 <= a2 <= 2147483647 else number_i(a2),
                 )
@@ -164,7 +164,10 @@ class PreparedCall:
     def _expression(self, name: str, letter: str) -> str | None:
         """Return the expression of an argument for the driver; None if such calls are always checked in full."""
         if letter == "P":
-            return f"{name}.address if type({name}) is allocation else address_of({name})"
+            return (
+                f"{name}.address if type({name}) is allocation else {name} if type({name}) is int else "
+                f"address_of({name})"
+            )
         if letter in "fd":
             return f"as_int(as_float({name}))[0]" if letter == "f" else f"float({name})"
         if letter == "?" or letter.endswith("s") or _dtype(letter).kind not in "iu":

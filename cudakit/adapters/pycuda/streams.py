@@ -45,7 +45,7 @@ def stream_of(stream: Any) -> Any:
     if isinstance(stream, Stream):
         return stream.stream
     if hasattr(stream, "__cuda_stream__") or hasattr(stream, "record"):
-        return stream
+        return places.place_of(stream).check(stream)
     raise ArgumentError(f"stream is a pycuda.driver.Stream or None, got {shortened(stream)}")
 
 

@@ -26,6 +26,10 @@ _DECLARED = re.compile(
 )
 
 
+#: Bytes of which the address of a linear texture is a multiple.
+_ALIGNMENT = 512
+
+
 def rewritten(source: str) -> tuple[str, dict[str, Any]]:
     """Return a source whose references are variables of texture objects, and these by name.
 
@@ -59,7 +63,8 @@ class TextureReference:
         self.variable, self._reads_fractions = variable, reads_fractions
         self.is_new = False
         self._array: Array | None = None
-        self._memory: tuple[Any, int, int, int] | None = None  # address, width, height, pitch
+        self._memory: tuple[int, int, int, int] | None = None  # address, width, height, pitch
+        self._owner: Any = None
         self._format: tuple[Any, int] = (array_format.FLOAT, 1)
         self._address_modes: list[Any] = [address_mode.CLAMP] * 3
         self._filter_mode: Any = filter_modes.POINT
@@ -76,14 +81,32 @@ class TextureReference:
         self._changed()
 
     def set_address(self, devptr: Any, bytes: int, allow_offset: bool = False) -> int:
-        """Read linear device memory, by ``tex1Dfetch``. Return the offset in bytes, 0."""
-        self._array, self._memory = None, (devptr, int(bytes), 0, 0)
+        """Read linear device memory, by ``tex1Dfetch``.
+
+        Textures begin at multiples of 512 bytes. Return the offset of `devptr` from such a place, in bytes, which the
+        kernel adds.
+
+        Raises
+        ------
+        LogicError
+            If there is an offset, and `allow_offset` is false.
+        """
+        address = address_of(devptr)
+        offset = (address - allocation_at(address).address) % _ALIGNMENT
+        if offset and not allow_offset:
+            raise LogicError(
+                f"cuTexRefSetAddress failed: invalid value: the memory begins {offset} bytes after a multiple of "
+                f"{_ALIGNMENT}; give allow_offset=True, and add the offset in the kernel"
+            )
+        self._array, self._memory = None, (address - offset, int(bytes) + offset, 0, 0)
+        self._owner = devptr
         self._changed()
-        return 0
+        return offset
 
     def set_address_2d(self, devptr: Any, descr: Any, pitch: int) -> None:
         """Read rows of device memory that begin `pitch` bytes apart, by ``tex2D``."""
-        self._array, self._memory = None, (devptr, int(descr.width), int(descr.height), int(pitch))
+        self._array, self._memory = None, (address_of(devptr), int(descr.width), int(descr.height), int(pitch))
+        self._owner = devptr
         self._format = (descr.format, int(descr.num_channels))
         self._changed()
 
@@ -111,7 +134,7 @@ class TextureReference:
         """Return the address of the linear memory."""
         if self._memory is None:
             raise LogicError("cuTexRefGetAddress failed: invalid value: the reference is not of linear memory")
-        return address_of(self._memory[0])
+        return self._memory[0]
 
     def get_array(self) -> Array | None:
         """Return the array that the reference reads, or None."""
@@ -158,7 +181,7 @@ class TextureReference:
         dtype, channels = dtype_of_format(self._format[0]), self._format[1]
         last = (channels,) * (channels > 1)
         if not height:
-            size = min(width, allocation_at(address_of(devptr)).size)
+            size = width
             array = array_at(devptr, (size // dtype.itemsize // channels, *last), dtype)
             return texture(array, memory="linear", channels=channels, read=words["read"])  # type: ignore[arg-type]
         # Rows at a pitch are one array of longer rows.
