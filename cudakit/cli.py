@@ -571,7 +571,7 @@ def _completion(options: argparse.Namespace) -> int:
     for action in _actions(whole):
         if action.metavar == "FOLDER":
             action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
-        elif action.type is Path or action.metavar == "FILE[:LINE]":
+        elif action.type is Path or action.metavar in ("FILE", "FILE[:LINE]"):
             action.complete = shtab.FILE  # type: ignore[attr-defined]
     print(shtab.complete(whole, options.shell))
     return 0

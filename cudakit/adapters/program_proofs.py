@@ -71,9 +71,9 @@ class Launches:
                 f"{name} <= {array}" for name in sizes if all(facts[name] <= facts[array] for facts in self.facts)
             ]
             holding += [
-                f"{one} * {other} <= {array}"
-                for one, other in itertools.combinations(sizes, 2)
-                if all(facts[one] * facts[other] == facts[array] for facts in self.facts)
+                f"{first} * {second} <= {array}"
+                for first, second in itertools.combinations(sizes, 2)
+                if all(facts[first] * facts[second] == facts[array] for facts in self.facts)
             ]
             result += holding or [f"{array} >= {min(facts[array] for facts in self.facts)}"]
         return result
