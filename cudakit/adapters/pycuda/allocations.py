@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import ctypes
 import math
+import operator
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -277,7 +278,7 @@ def mem_alloc(bytes: int) -> DeviceAllocation:
     MemoryError
         If there is not that much.
     """
-    size = bytes.__index__()
+    size = operator.index(bytes)
     if size <= 0:
         raise LogicError(f"cuMemAlloc failed: invalid argument: {size} bytes; allocate 1 or more")
     with translated():

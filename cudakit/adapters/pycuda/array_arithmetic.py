@@ -181,7 +181,7 @@ def _binary(symbol: str) -> Callable[[Arithmetic, Any], Any]:
         if isinstance(other, Arithmetic):
             out = larger_of(symbol, self, other).new_like_me(common_dtype(self, other))
         elif not np.isscalar(other):
-            return NotImplemented
+            return _unless_host(symbol, other)
         elif symbol in _NEUTRAL and other == _NEUTRAL[symbol]:
             return self.copy()
         else:
@@ -198,12 +198,27 @@ def _reflected(symbol: str) -> Callable[[Arithmetic, Any], Any]:
 
     def method(self: Arithmetic, other: Any) -> Any:
         if not np.isscalar(other):
-            return NotImplemented
+            return _unless_host(symbol, other)
         out = self.new_like_me(common_dtype(self, other))
         number = scalar_of(f"number {symbol} GPUArray", other, out.dtype)
         return calculate(f"{type(other).__name__} {symbol} GPUArray", _FUNCTIONS[symbol], (number, self), out)
 
     return method
+
+
+def _unless_host(symbol: str, other: Any) -> Any:
+    """Return NotImplemented, so that Python asks the other operand.
+
+    Raises
+    ------
+    ArgumentError
+        If that is an array in host memory.
+    """
+    if isinstance(other, np.ndarray | list | tuple):
+        raise ArgumentError(
+            f"GPUArray {symbol} {type(other).__name__}: the other operand is in host memory; give gpuarray.to_gpu(a)"
+        )
+    return NotImplemented
 
 
 def _in_place(symbol: str) -> Callable[[Arithmetic, Any], Arithmetic]:

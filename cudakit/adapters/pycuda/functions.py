@@ -159,8 +159,8 @@ class Function:
 
     def _launch(self, grid: Any, block: Any, stream: Any, values: Sequence[Any], shared: Any) -> Any:
         """Launch with checked arguments, and return the configuration."""
-        launch_config = config(_extents("grid", grid), _extents("block", block), int(shared or 0))
         with translated():
+            launch_config = config(_extents("grid", grid), _extents("block", block), int(shared or 0))
             self._module.write_references()
             self.kernel(stream_of(stream), launch_config, *values)
         return launch_config
@@ -319,6 +319,11 @@ def _value(where: str, cpp: Any, arg: Any) -> Any:
             and {want.kind, arg.dtype.kind} <= {*"iub"}
         ):
             return arg.view(want)  # the same bytes, as PyCUDA passes them
+        if want is not None and want.itemsize != arg.itemsize:
+            raise ArgumentError(
+                f"{where} has {want.itemsize} bytes, got {arg.dtype} {arg}, which has {arg.itemsize}: "
+                f"give numpy.{want.name}({arg})"
+            )
         return arg
     if isinstance(arg, np.void) or (isinstance(arg, np.ndarray) and arg.dtype.names is not None and arg.size == 1):
         return arg.reshape(())[()] if isinstance(arg, np.ndarray) else arg

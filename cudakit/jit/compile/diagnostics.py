@@ -350,6 +350,7 @@ def line_of_text(source: Source) -> tuple[int, str]:
 
     For a source that is no string, or if the string is not found in the file, the number is 0.
     """
+    source = source.whole or source
     if source.origin is None:
         return 0, source.name
     path, call_line = source.origin
