@@ -21,6 +21,7 @@ NAMES = re.compile(
 PUBLIC = {
     "adapters/cuda_core/textures.py": {"kind"},
     "adapters/cupy/streams.py": {"done"},
+    "adapters/pycuda/gpuarray.py": {"ones"},
     "emulator/checks/findings.py": {"kind"},
     "emulator/counters/counts.py": {"kinds"},
     "emulator/counters/report.py": {"kinds"},

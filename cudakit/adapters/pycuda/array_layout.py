@@ -144,9 +144,9 @@ def reshaped(size: int, shape: Sequence[int]) -> tuple[int, ...]:
     extents = list(map(operator.index, shape))
     if extents.count(-1) > 1:
         raise ArgumentError("reshape: one extent at most may be -1")
-    known = math.prod(extent for extent in extents if extent != -1)
-    if -1 in extents and known:
-        extents[extents.index(-1)] = size // known
+    rest = math.prod(extent for extent in extents if extent != -1)
+    if -1 in extents and rest:
+        extents[extents.index(-1)] = size // rest
     if math.prod(extents) != size or any(extent < 0 for extent in extents):
         raise ArgumentError(f"reshape: {size} elements do not fit the shape {tuple(shape)}")
     return tuple(extents)
