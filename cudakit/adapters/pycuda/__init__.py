@@ -25,7 +25,7 @@ MODULES = (
     "reduction", "scan", "tools",
 )  # fmt: skip
 #: Modules of PyCUDA that are not here, and what to use.
-_ABSENT = {
+ABSENT = {
     "gl": "cuda.core.GraphicsResource shares buffers of OpenGL",
     "gl.autoinit": "cuda.core.GraphicsResource shares buffers of OpenGL",
     "sparse": "cupyx.scipy.sparse has sparse matrices on a GPU",
@@ -44,12 +44,12 @@ def _find(name: str) -> ModuleType:
 
 def _find_missing(name: str) -> None:
     """Raise for the own name of a module of PyCUDA that is not here: ``from pycuda import gl`` asks for it."""
-    if (part := name.removeprefix(f"{__name__}.")) in _ABSENT:
+    if (part := name.removeprefix(f"{__name__}.")) in ABSENT:
         raise _absent(part, name)
 
 
 def _absent(part: str, name: str) -> ModuleNotFoundError:
-    use = _ABSENT.get(part, f"the modules are {', '.join(MODULES)}")
+    use = ABSENT.get(part, f"the modules are {', '.join(MODULES)}")
     return ModuleNotFoundError(f"pycuda.{part} is not in cudakit's PyCUDA: {use}", name=name)
 
 
@@ -69,6 +69,9 @@ def install() -> None:
     loaded = sys.modules.get("pycuda")
     if loaded is not None and loaded is not sys.modules[__name__]:
         raise LaunchError("this process has imported PyCUDA already; install cudakit's before the first import of it")
+    for name in ("autoinit", "autoprimaryctx"):
+        # Their import makes a context, so the next program's import runs them again.
+        sys.modules.pop(f"{__name__}.{name}", None)
     if _stand_ins not in sys.meta_path:
         _stand_ins.__enter__()
 
