@@ -189,9 +189,9 @@ class Foreign(DeviceAllocation):
         status, start, size = driver.cuMemGetAddressRange(driver.CUdeviceptr(address))
         if int(status) != 0:
             raise LogicError(f"invalid argument: no device memory is at {address:#x} ({status.name})")
-        known = cupy.cuda.UnownedMemory(int(start), int(size), self)
+        region = cupy.cuda.UnownedMemory(int(start), int(size), self)
         self.address, self.size = int(start), int(size)
-        self.array = cupy.ndarray((self.size,), np.uint8, memptr=cupy.cuda.MemoryPointer(known, 0))
+        self.array = cupy.ndarray((self.size,), np.uint8, memptr=cupy.cuda.MemoryPointer(region, 0))
 
     def __del__(self) -> None:
         pass
@@ -259,8 +259,8 @@ def variable_at(address: int, size: int) -> DeviceAllocation:
     if has_gpu():
         import cupy
 
-        known = cupy.cuda.UnownedMemory(address, size, None)
-        return Variable(cupy.ndarray((size,), np.uint8, memptr=cupy.cuda.MemoryPointer(known, 0)))
+        region = cupy.cuda.UnownedMemory(address, size, None)
+        return Variable(cupy.ndarray((size,), np.uint8, memptr=cupy.cuda.MemoryPointer(region, 0)))
     from cudakit.emulator.face import as_device
 
     return Variable(as_device(np.frombuffer(memoryview((ctypes.c_ubyte * size).from_address(address)), np.uint8)))

@@ -78,8 +78,8 @@ def attribute_of(number: int, attribute: Any) -> Any:
 
         value = int(call("cuDeviceGetAttribute", driver.CUdevice_attribute(int(member)), number))
     else:
-        known = _of_limits() | _EMULATED
-        if member.name not in known:
+        emulated = _of_limits() | _EMULATED
+        if member.name not in emulated:
             raise LogicError(f"cuDeviceGetAttribute failed: invalid value: the emulator has no {member.name}")
-        value = known[member.name]
+        value = emulated[member.name]
     return compute_mode(value) if member.name == "COMPUTE_MODE" else value

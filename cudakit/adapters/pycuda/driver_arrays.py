@@ -131,7 +131,7 @@ class Array:
 
 
 class _End:
-    """One end of a copy: where its bytes are."""
+    """Source or target of a copy."""
 
     def __init__(self, place: Any, owner: Any) -> None:
         self.place, self.owner = place, owner

@@ -205,12 +205,12 @@ class Function:
         name = function_attribute(int(attribute)).name
         with translated():
             limits = device_limits()
-            known = attributes_of(self.kernel)
+            resources = attributes_of(self.kernel)
         capability = 10 * limits.compute_capability[0] + limits.compute_capability[1]
-        values = known | {
+        values = resources | {
             "PTX_VERSION": capability, "BINARY_VERSION": capability, "CACHE_MODE_CA": 0,
             "PREFERRED_SHARED_MEMORY_CARVEOUT": -1,
-            "MAX_DYNAMIC_SHARED_SIZE_BYTES": 49152 - known["SHARED_SIZE_BYTES"],
+            "MAX_DYNAMIC_SHARED_SIZE_BYTES": 49152 - resources["SHARED_SIZE_BYTES"],
         }  # fmt: skip
         if self._dynamic_bytes is not None:
             values["MAX_DYNAMIC_SHARED_SIZE_BYTES"] = self._dynamic_bytes
@@ -280,11 +280,11 @@ def _extents(name: str, extents: Any) -> tuple[int, ...]:
 def attributes_of(kernel: Kernel) -> dict[str, int]:
     """Return the resources of a kernel, by their names in `function_attribute`."""
     if devices.has_gpu():
-        known: Any = kernel.attributes()
+        device_attributes: Any = kernel.attributes()
         return {
-            "NUM_REGS": known.registers, "SHARED_SIZE_BYTES": known.shared_bytes,
-            "LOCAL_SIZE_BYTES": known.spill_bytes, "CONST_SIZE_BYTES": known.constant_bytes,
-            "MAX_THREADS_PER_BLOCK": known.max_threads_per_block,
+            "NUM_REGS": device_attributes.registers, "SHARED_SIZE_BYTES": device_attributes.shared_bytes,
+            "LOCAL_SIZE_BYTES": device_attributes.spill_bytes, "CONST_SIZE_BYTES": device_attributes.constant_bytes,
+            "MAX_THREADS_PER_BLOCK": device_attributes.max_threads_per_block,
         }  # fmt: skip
     limits = device_limits()
     explained = kernel.explain(arch=limits.arch)
@@ -337,7 +337,7 @@ def _value(where: str, cpp: Any, arg: Any) -> Any:
 
 
 def _is_memory(arg: Any) -> bool:
-    """Return whether an argument is device memory, whatever the parameter is."""
+    """Return whether an argument is device memory, by its class or protocols."""
     return isinstance(arg, DeviceAllocation | ArgumentHandler) or any(
         hasattr(arg, name) for name in ("gpudata", "get_pointer", "__cuda_array_interface__")
     )

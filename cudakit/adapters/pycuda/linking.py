@@ -31,9 +31,9 @@ def module_from_buffer(buffer: Any, options: Iterable[tuple[Any, Any]] = (), mes
         Accepted: errors have the driver's text.
     """
     data = buffer.encode() if isinstance(buffer, str) else bytes(buffer)
-    known = compiled_here.get(data)
-    if known is not None:
-        return known
+    module = compiled_here.get(data)
+    if module is not None:
+        return module
     return _of_code(data, _driver_options(options), ())
 
 
@@ -95,11 +95,11 @@ class Linker:
 
     def link_module(self) -> Module:
         """Return the module of all that was added."""
-        known = [compiled_here.get(data) if isinstance(data, bytes) else None for data in self._inputs]
-        if known and all(module is not None for module in known):
-            if len(known) == 1 and known[0] is not None:
-                return known[0]
-            texts = [module.compiled.source.text for module in known if module is not None]
+        own_modules = [compiled_here.get(data) if isinstance(data, bytes) else None for data in self._inputs]
+        if own_modules and all(module is not None for module in own_modules):
+            if len(own_modules) == 1 and own_modules[0] is not None:
+                return own_modules[0]
+            texts = [module.compiled.source.text for module in own_modules if module is not None]
             with translated():
                 return Module(module_of_source(Source("\n".join(texts), "<linked sources>", None)))
         codes = [data for data in self._inputs if isinstance(data, bytes)]

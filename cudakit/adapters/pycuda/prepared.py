@@ -32,6 +32,7 @@ import numpy as np
 from cudakit.adapters.pycuda.allocations import DeviceAllocation, address_of
 from cudakit.adapters.pycuda.errors import as_error
 from cudakit.errors import ArgumentError, shortened
+from cudakit.streams.process import make_function
 from cudakit.streams.witnesses import add_shortcut, watched
 from cudakit.types.cpp import Pointer, scalar_dtype
 
@@ -144,7 +145,7 @@ class PreparedCall:
         self._is_fast = None not in expressions
         values = ", ".join(map(str, ("core, config, kernel", *expressions)))
         names = [f"a{number}" for number in range(len(letters))]
-        scope: dict[str, Any] = {}
+        functions: dict[str, Any] = {}
         for name, stream, first in (("call", "None", ()), ("async_call", "stream", ("stream",))):
             text = (
                 f"def {name}({', '.join(['grid', 'block', *first, *names])}, *, shared_size=0):\n"
@@ -157,8 +158,8 @@ class PreparedCall:
                 "        raise as_error(error)\n"
                 f"    return check(grid, block, {stream}, ({''.join(f'{name}, ' for name in names)}), shared_size)\n"
             )
-            exec(compile(text, "<cudakit prepared call>", "exec"), self._names, scope)
-        self.call, self.async_call = scope["call"], scope["async_call"]
+            functions[name] = make_function(text, "call of a prepared kernel", self._names)
+        self.call, self.async_call = functions["call"], functions["async_call"]
         add_shortcut(self)
 
     def _expression(self, name: str, letter: str) -> str | None:
