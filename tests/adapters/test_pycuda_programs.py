@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cudakit.adapters.program import Program, examine, run
-from cudakit.adapters.pycuda import driver
+from cudakit.adapters.pycuda import contexts, driver
 from cudakit.errors import EmulationError
 
 pytestmark = pytest.mark.filterwarnings("ignore::cudakit.EmulatorWarning")
@@ -75,3 +75,14 @@ def test_a_missing_barrier_is_a_race_of_the_check() -> None:
     run(path, pycuda="ours")
     (fault,) = examine(Program(path, pycuda="ours"), True).faults
     assert (fault.kind, fault.kernel, fault.line) == ("race", "reverse", 11)
+
+
+def test_a_program_without_a_context_gets_one_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contexts.Context, "count", 0)
+    monkeypatch.setattr(contexts, "_stack", contexts._Stack())
+    with pytest.warns(UserWarning, match="import pycuda.autoinit") as caught:
+        assert driver.mem_alloc(4).size == 4
+    assert caught[0].filename == __file__
+    driver.Context.pop()
+    with pytest.raises(driver.LogicError, match="no context is current"):
+        driver.mem_alloc(4)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from cudakit import system
 from cudakit.adapters.pycuda.attributes import attribute_of
 from cudakit.adapters.pycuda.enums import device_attribute, func_cache, limit, shared_config
-from cudakit.adapters.pycuda.errors import LogicError, call, translated
+from cudakit.adapters.pycuda.errors import LogicError, call, translated, warn
 from cudakit.jit.cache import settings
 from cudakit.memory.accounting import set_kernel_limit
 from cudakit.places import device_limits
@@ -29,15 +29,20 @@ _stack = _Stack()
 def require_context(name: str) -> None:
     """Raise if this thread has no current context; `name` is the call that needs one.
 
+    A program that has made no context gets the default one, with a warning.
+
     Raises
     ------
     LogicError
+        If the program has made a context, and none is current.
     """
-    if not _stack.contexts:
-        raise LogicError(
-            f"{name} failed: invalid device context: no context is current in this thread; import pycuda.autoinit, or "
-            "push one, drv.Device(0).make_context()"
-        )
+    if _stack.contexts:
+        return
+    message = f"{name} failed: invalid device context: no context is current in this thread"
+    if Context.count:
+        raise LogicError(f"{message}; import pycuda.autoinit, or push one, drv.Device(0).make_context()")
+    warn(f"PyCUDA would say here: {message}. The default context is made: import pycuda.autoinit does this")
+    make_default_context()
 
 
 def finish_all() -> None:
@@ -179,8 +184,15 @@ class Device:
 
 
 class Context:
-    """A context: the primary context of a device."""
+    """A context: the primary context of a device.
 
+    Attributes
+    ----------
+    count : int
+        Number of contexts that the process has made.
+    """
+
+    count: ClassVar[int] = 0
     _limits: ClassVar[dict[int, int]] = {int(limit.PRINTF_FIFO_SIZE): 8_388_608}
     _cache: ClassVar[Any] = func_cache.PREFER_NONE
     _shared: ClassVar[Any] = shared_config.DEFAULT_BANK_SIZE
@@ -188,6 +200,7 @@ class Context:
     def __init__(self, device: Device) -> None:
         self._device = device
         self._valid = True
+        Context.count += 1
 
     @property
     def handle(self) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import sys
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -109,3 +111,11 @@ def translated() -> Iterator[None]:
         if result is error:
             raise
         raise result from error
+
+
+def warn(message: str) -> None:
+    """Warn at the program's line."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("cudakit."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, UserWarning, level + 1)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import sys
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -23,7 +21,7 @@ from cudakit.adapters.pycuda.allocations import (
     variable_at,
 )
 from cudakit.adapters.pycuda.enums import func_cache, function_attribute
-from cudakit.adapters.pycuda.errors import LogicError, translated
+from cudakit.adapters.pycuda.errors import LogicError, translated, warn
 from cudakit.adapters.pycuda.prepared import PreparedCall, converted, fits, letters_of
 from cudakit.adapters.pycuda.streams import Event, finish_all, stream_of
 from cudakit.adapters.pycuda.texture_references import SurfaceReference, TextureReference
@@ -359,6 +357,10 @@ def _pointer(where: str, cpp: Any, arg: Any, dtype: Any) -> Any:
         )
     if isinstance(arg, np.ndarray):
         if memory.at(address_of_array(arg)) is None:
+            from cudakit.emulator.face import DeviceArray  # of programs that have run kernels it is loaded
+
+            if isinstance(arg, DeviceArray):
+                return arg  # CuPy's stand-in has made it
             raise ArgumentError(
                 f"{where} takes device memory, got a NumPy array of {arg.dtype} with shape {arg.shape} in host memory; "
                 "give drv.In(a), drv.Out(a), drv.InOut(a) or gpuarray.to_gpu(a)"
@@ -376,7 +378,7 @@ def _pointer(where: str, cpp: Any, arg: Any, dtype: Any) -> Any:
         message = f"{where} takes elements of {want}, got an array of {dtype}"
         if dtype.itemsize != want.itemsize:
             raise ArgumentError(f"{message}; convert it with a.astype(numpy.{want.name})")
-        warnings.warn(f"{message}: their bytes are passed as they are", UserWarning, _stack_level())
+        warn(f"{message}: their bytes are passed as they are")
     address = address_of(arg)
     if target is None:
         return np.uint64(address)  # of compiled code, which tells the size of the parameter only
@@ -392,14 +394,6 @@ def _same_bytes(dtype: np.dtype, want: np.dtype) -> bool:
     if want.names is not None or want.kind == "c" or dtype.names is not None:
         return dtype.itemsize == want.itemsize or (want.names is not None and dtype == want[0])
     return dtype.itemsize == want.itemsize and {dtype.kind, want.kind} <= {*"iub"}
-
-
-def _stack_level() -> int:
-    """Return the number of frames up to the program's, for a warning."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("cudakit."):
-        level, frame = level + 1, frame.f_back
-    return level
 
 
 def element_dtype(cpp: Any) -> np.dtype | None:
