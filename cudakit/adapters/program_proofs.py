@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,12 +15,17 @@ from cudakit.errors import ArgumentError, CudakitError
 from cudakit.jit.load.config import Config, Cover
 from cudakit.jit.source import headers
 from cudakit.jit.specialise.specialise import Specialization
-from cudakit.kernel.kernel import of_source
+from cudakit.kernel.kernel import Kernel, of_source
 from cudakit.proof.prove import Finding, Proof, Stated, prove_stated, stated
 from cudakit.streams.witnesses import Call, Witness, Work, is_own, witnessing
 
 _MOST_LAUNCHES = 1000
 _LARGEST = 1 << 30
+
+
+def _name(name: str) -> str:
+    """Return a parameter's name for statements: ``p3`` for ``parameter[3]``, as compiled code has it."""
+    return re.sub(r"^parameter\[(\d+)\]$", r"p\1", name)
 
 
 @dataclass
@@ -34,6 +40,8 @@ class Launches:
         Blocks and grids of the launches; None of a launch whose block or grid cudakit has chosen.
     facts : list of dict
         Integer arguments by name, and lengths of arrays in elements as ``len(x)``, of each launch.
+    parameters : list of (str, str)
+        Name and C++ type of each parameter.
     axes : int
         Number of axes along which blocks may have more than one thread.
     """
@@ -42,10 +50,20 @@ class Launches:
     blocks: set[Any] = field(default_factory=set)
     grids: set[Any] = field(default_factory=set)
     facts: list[dict[str, int]] = field(default_factory=list)
+    parameters: list[tuple[str, str]] = field(default_factory=list)
     axes: int = 1
+
+    def kernel(self) -> Kernel:
+        """Return the kernel without template arguments. Unnamed parameters of compiled code get names."""
+        origin, name = self.instance.source, self.instance.kernel
+        if origin.code is not None and origin.head is None:
+            parameters = (f"{cpp} {_name(parameter)}" for parameter, cpp in self.parameters)
+            origin = replace(origin, head=f"void {name}({', '.join(parameters)})")
+        return of_source(origin, name, self.instance.options)
 
     def add(self, call: Call) -> None:
         """Add a launch."""
+        self.parameters = [(parameter.name, parameter.cpp) for parameter in call.target.parameters]
         chosen = call.config
         self.blocks.add(chosen.block)
         self.grids.add(chosen.grid if isinstance(chosen, Config) else None)
@@ -53,9 +71,9 @@ class Launches:
         facts = dict[str, int]()
         for parameter, value in zip(call.target.parameters, call.values, strict=False):
             if parameter.category == "pointer" and hasattr(value, "nbytes") and parameter.dtype is not None:
-                facts[f"len({parameter.name})"] = value.nbytes // parameter.dtype.itemsize
+                facts[f"len({_name(parameter.name)})"] = value.nbytes // parameter.dtype.itemsize
             elif parameter.category == "scalar" and parameter.dtype is not None and parameter.dtype.kind in "iu":
-                facts[parameter.name] = int(value)
+                facts[_name(parameter.name)] = int(value)
         if len(self.facts) < _MOST_LAUNCHES:
             self.facts.append(facts)
 
@@ -102,7 +120,7 @@ class _Witness(Witness):
         if work.kind != "kernel" or call is None or not isinstance(call.target, EmulatedThreads):
             return
         instance = call.target.specialization
-        source = instance.source
+        source = instance.source.whole or instance.source
         file = source.origin[0] if source.origin is not None else source.name
         if is_own(file) or (source.folder is not None and source.folder.is_relative_to(headers.templates_folder())):
             return
@@ -166,7 +184,7 @@ def proofs_of_launches(kernels: list[Launches], timeout_s: float, arch: str) -> 
     """
     for kernel in kernels:
         instance = kernel.instance
-        comments = stated(instance.source.text)
+        comments = stated((instance.source.whole or instance.source).text)
         premises = kernel.statements() if instance.kernel not in comments else []
         entry = comments.get(instance.kernel, Stated(list(premises)))
         settings, statements = kernel.configuration(entry.settings)
@@ -176,9 +194,8 @@ def proofs_of_launches(kernels: list[Launches], timeout_s: float, arch: str) -> 
         ]
         entry = replace(entry, statements=[*entry.statements, *statements], settings=settings)
         arguments = tuple(argument for _, argument in instance.template_arguments)
-        whole = of_source(instance.source, instance.kernel, instance.options)
         try:
-            proof = prove_stated(whole, arguments, entry, timeout_s, arch)
+            proof = prove_stated(kernel.kernel(), arguments, entry, timeout_s, arch)
         except ArgumentError as error:
             if instance.kernel in comments:
                 raise
