@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.adapters.cupy import arrays, cupyx, device, kernels, memory, runtime, streams, texture
+from cudakit.adapters.cupy import arrays, cupyx, device, jit, kernels, memory, runtime, streams, texture
 from cudakit.adapters.cupy.modules import Module
 from cudakit.emulator.face import DeviceArray
 from cudakit.errors import CompileError, LaunchError
@@ -102,7 +102,7 @@ def _public(module: ModuleType) -> dict[str, Any]:
 def cupy_stand_in() -> dict[str, ModuleType]:
     """Return the modules that stand in for CuPy's, by module name."""
     cuda = _cuda()
-    config = Module("cupy.fft.config", enable_nd_planning=True, get_plan_cache=None, clear_plan_cache=_nothing)
+    config = cupyx.fft_config()
     parts: dict[str, Any] = {
         "linalg": Module("cupy.linalg", np.linalg), "fft": Module("cupy.fft", np.fft, config=config),
         "random": Module("cupy.random", np.random), "testing": Module("cupy.testing", np.testing),
@@ -125,6 +125,5 @@ def cupy_stand_in() -> dict[str, ModuleType]:
         clear_memo=_nothing, show_config=_show_config, from_dlpack=_from_dlpack,
         fromDlpack=lambda capsule: _from_dlpack(_Capsule(capsule)), __version__=_VERSION,
     )  # fmt: skip
-    jit = Module("cupyx.jit")
     names = {f"cupy.{name}": module for name, module in parts.items()}
-    return {"cupy": cupy, **names, "cupy.fft.config": config, **cuda, **cupyx.modules(cupy, jit)}
+    return {"cupy": cupy, **names, "cupy.fft.config": config, **cuda, **cupyx.modules(cupy, jit.module())}

@@ -151,16 +151,25 @@ class ndarray(DeviceArray, metaclass=_OfDevice):
 
     def __getitem__(self, key: Any) -> Any:
         refuse_host_arrays("an index", (key,) if not isinstance(key, tuple) else key)
-        elements = plain(self)
-        part = elements[plain(key)]
+        elements, index = plain(self), plain(key)
+        try:
+            part = elements[index]
+        except IndexError:
+            index = _wrapped_around(self, index)
+            part = elements[index]
         if isinstance(part, np.generic):
-            part = elements[(*(plain(key) if isinstance(key, tuple) else (plain(key),)), ...)]
+            part = elements[(*(index if isinstance(index, tuple) else (index,)), ...)]
         return part.view(ndarray) if isinstance(part, np.ndarray) else part
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if is_host_array(value) and value.ndim:
             refuse_host_arrays("an assignment to elements", (value,))
-        CAPTURE.do(functools.partial(plain(self).__setitem__, plain(key), plain(value)))
+        elements, index = plain(self), plain(key)
+        try:
+            elements[index]
+        except IndexError:
+            index = _wrapped_around(self, index)
+        CAPTURE.do(functools.partial(elements.__setitem__, index, plain(value)))
 
     def __iter__(self) -> Iterator[Any]:
         if not self.ndim:
@@ -217,6 +226,21 @@ for _name in _METHODS:
 for _name in _EFFECTS:
     if hasattr(np.ndarray, _name):
         setattr(ndarray, _name, _effect(_name))
+
+
+def _wrapped_around(array: ndarray, key: Any) -> Any:
+    """Return an index in which arrays of numbers wrap around, as in CuPy; raise the `IndexError` of other indices."""
+    parts = key if isinstance(key, tuple) else (key,)
+    number = sum(part is not None and part is not Ellipsis for part in parts)
+    result, axis = list[Any](), 0
+    for part in parts:
+        if isinstance(part, list):
+            part = np.asarray(part)
+        if isinstance(part, np.ndarray) and part.dtype.kind in "iu":
+            part = part % array.shape[axis]
+        result.append(part)
+        axis += array.ndim - number if part is Ellipsis else part is not None
+    return tuple(result)
 
 
 def plain(value: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.adapters.cupy.arrays import plain, wrapped
+from cudakit.adapters.cupy.arrays import ndarray, plain, wrapped
 from cudakit.adapters.cupy.modules import Module, library_function
 from cudakit.emulator.face import EmulatorPlace, order
 from cudakit.memory.memory import empty
@@ -158,6 +158,63 @@ def get_runtime_info(*, full: bool = True) -> str:
     return f"cudakit {cudakit.__version__}'s stand-in for CuPy: no GPU\nNumPy        : {np.__version__}"
 
 
+class PlanCache:
+    """A cache of cuFFT's plans. NumPy needs no plans, so it stays empty.
+
+    Attributes
+    ----------
+    size, memsize : int
+        Limits of the number of plans and of their bytes, which change nothing here.
+    """
+
+    def __init__(self, size: int = 16, memsize: int = -1) -> None:
+        self.size, self.memsize = size, memsize
+
+    def get_size(self) -> int:
+        """Return the limit of the number of plans."""
+        return self.size
+
+    def set_size(self, size: int) -> None:
+        """Set the limit of the number of plans."""
+        self.size = size
+
+    def get_memsize(self) -> int:
+        """Return the limit of the plans' bytes."""
+        return self.memsize
+
+    def set_memsize(self, memsize: int) -> None:
+        """Set the limit of the plans' bytes."""
+        self.memsize = memsize
+
+    def get_curr_size(self) -> int:
+        """Return 0, the number of plans."""
+        return 0
+
+    def get_curr_memsize(self) -> int:
+        """Return 0, the bytes of the plans."""
+        return 0
+
+    def clear(self) -> None:
+        """Do nothing: there are no plans."""
+
+    def show_info(self) -> None:
+        """Print that there are no plans."""
+        print("cuFFT plan cache: empty, since NumPy computes without plans")
+
+
+_PLANS = PlanCache()
+
+
+def fft_config() -> Module:
+    """Return the module ``cupy.fft.config``."""
+    return Module(
+        "cupy.fft.config", None, enable_nd_planning=True, use_multi_gpus=False, get_plan_cache=lambda: _PLANS,
+        clear_plan_cache=_PLANS.clear, show_plan_cache_info=_PLANS.show_info, get_plan_cache_size=_PLANS.get_size,
+        set_plan_cache_size=_PLANS.set_size, get_plan_cache_max_memsize=_PLANS.get_memsize,
+        set_plan_cache_max_memsize=_PLANS.set_memsize,
+    )  # fmt: skip
+
+
 class _Library(Module):
     """A module of SciPy's under CuPy's name."""
 
@@ -169,13 +226,36 @@ class _Library(Module):
         return value
 
 
+class _Transforms(_Library):
+    """The module of Fourier transforms, whose functions ignore plans. SciPy takes it as a backend."""
+
+    def _part(self, name: str) -> Any:
+        function = super()._part(name)
+        if not callable(function):
+            return function
+
+        fft: Any = self._library()
+
+        def transform(*arguments: Any, plan: Any = None, **options: Any) -> Any:
+            with fft.set_backend("scipy", only=True):
+                return function(*arguments, **options)
+
+        return transform
+
+    def _as_backend(self, method: Any, arguments: Any, options: Any) -> Any:
+        if not any(isinstance(argument, ndarray) for argument in arguments):
+            return NotImplemented
+        return getattr(self, method.__name__)(*arguments, **options)
+
+
 def modules(cupy: Any, jit: Any) -> dict[str, Any]:
     """Return ``cupyx`` and its modules, by name."""
     profiler = Module(
         "cupyx.profiler", benchmark=benchmark, time_range=time_range, profile=profile, PerfCaseResult=PerfCaseResult
     )
     libraries: dict[str, Any] = {
-        f"cupyx.scipy.{name}": _Library(f"cupyx.scipy.{name}", f"scipy.{name}") for name in _SCIPY
+        f"cupyx.scipy.{name}": (_Transforms if name == "fft" else _Library)(f"cupyx.scipy.{name}", f"scipy.{name}")
+        for name in _SCIPY
     }
     for name, module in libraries.items():
         parent = libraries.get(name.rpartition(".")[0])
@@ -183,7 +263,9 @@ def modules(cupy: Any, jit: Any) -> dict[str, Any]:
             parent.__dict__[name.rpartition(".")[2]] = module
     top = {name.removeprefix("cupyx.scipy."): module for name, module in libraries.items() if name.count(".") == 2}
     scipy = Module("cupyx.scipy", get_array_module=cupy.get_array_module, **top)
-    libraries["cupyx.scipy.fft"].__dict__["get_fft_plan"] = lambda *arguments, **options: contextlib.nullcontext()
+    transforms = libraries["cupyx.scipy.fft"]
+    transforms.__dict__.update(__ua_domain__="numpy.scipy.fft", __ua_function__=transforms._as_backend)
+    transforms.__dict__["get_fft_plan"] = lambda *arguments, **options: contextlib.nullcontext()
     libraries["cupyx.scipy.special"].__dict__["rsqrt"] = rsqrt
     cupyx = Module(
         "cupyx", profiler=profiler, scipy=scipy, jit=jit, empty_pinned=empty_pinned, zeros_pinned=zeros_pinned,

@@ -44,8 +44,8 @@ def _pointed(array: Any, target: CppType) -> Any:
     if not array.flags.c_contiguous:
         return ctypes.c_void_p(array.data.ptr)
     plain_target = without_const(target)
-    is_struct = isinstance(plain_target, Named) and plain_target.arguments is not None
-    if is_struct and array.dtype.names is None and plain_target.name.rpartition("::")[2] not in _OPEN_TYPES:
+    named = plain_target if isinstance(plain_target, Named) and plain_target.arguments is not None else None
+    if named is not None and array.dtype.names is None and named.name.rpartition("::")[2] not in _OPEN_TYPES:
         return array.reshape(-1).view(np.uint8)
     return array
 
