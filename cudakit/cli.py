@@ -193,7 +193,7 @@ def parser() -> Parser:
     run = _command(
         commands, "run", _run, "run a Python program unchanged: on the GPU, or on the emulator if there is none"
     )
-    _add_program(run, "its arguments follow it")
+    _add_program(run, "app.py 100", "its arguments follow it")
     run.add_argument("-c", dest="text", metavar="TEXT", help="run this text in place of a file")
 
     check = _command(
@@ -202,7 +202,7 @@ def parser() -> Parser:
         _check,
         "run a program on the emulator and report races, accesses out of bounds and other faults of its kernels",
     )
-    _add_program(check)
+    _add_program(check, "app.py --schedules 20 -- 100")
     check.add_argument("--json", action="store_true", help="write JSON")
     check.add_argument(
         "--schedules",
@@ -213,7 +213,9 @@ def parser() -> Parser:
     )
 
     prove = _command(commands, "prove", _prove, "prove for all sizes that kernels stay in bounds and do not race")
-    _add_program(prove, text="CUDA C++ file, or Python program whose kernels are proved")
+    _add_program(
+        prove, "app.py --kernel scale -- 100", text="CUDA C++ file, or Python program whose kernels are proved"
+    )
     prove.add_argument("--kernel", metavar="NAME", help="name of a kernel; default: all kernels of the file")
     prove.add_argument(
         "--timeout",
@@ -231,7 +233,7 @@ def parser() -> Parser:
         _inspect,
         "run a program on the emulator and report memory accesses, divergence and instructions of its kernels",
     )
-    _add_program(inspect)
+    _add_program(inspect, "app.py --html -- 100")
     inspect.add_argument("--json", action="store_true", help="write JSON")
     inspect.add_argument(
         "--html",
@@ -244,7 +246,7 @@ def parser() -> Parser:
     inspect.add_argument("--card", default="H200", help="card whose roofline is drawn; default: H200")
 
     debug = _command(commands, "debug", _debug, "run a program on the emulator and step through a kernel")
-    _add_program(debug, metavar="FILE[:LINE]", text="Python file, and line to stop at")
+    _add_program(debug, "app.py:12 -- 100", metavar="FILE[:LINE]", text="Python file, and line to stop at")
 
     demo = _command(commands, "demo", _demo, "run three kernels on a photograph: gray, blur, histogram")
     demo.add_argument("photo", nargs="?", type=Path, metavar="PHOTO", help="image file; default: a portrait")
@@ -268,17 +270,19 @@ def _command(group: Any, name: str, run: Callable[[argparse.Namespace], int], te
 
     `text` is the line of help.
     """
-    command: argparse.ArgumentParser = group.add_parser(name, help=text)
+    command: argparse.ArgumentParser = group.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
     command.set_defaults(run=run, parser=command)
     return command
 
 
 def _add_program(
     command: argparse.ArgumentParser,
+    example: str,
     arguments: str = "its arguments follow after --",
     metavar: str = "FILE",
     text: str = "Python file",
 ) -> None:
+    command.epilog = f"example: {command.prog} {example}"
     command.add_argument("program", nargs="?", metavar=metavar, help=f"{text}; {arguments}")
     command.add_argument("-m", dest="module", metavar="MODULE", help="run this module in place of a file")
     command.add_argument(

@@ -81,7 +81,7 @@ def test_every_environment_variable_has_a_row(fragments: dict[str, str]) -> None
         tree = ast.parse(text)
         reads = [tree] if path.name == "settings.py" else [node for node in ast.walk(tree) if is_of_environ(node)]
         words = [node.value for read in reads for node in ast.walk(read) if isinstance(node, ast.Constant)]
-        used |= {word for word in words if isinstance(word, str) and re.fullmatch("CUDAKIT_[A-Z_]+", word)}
+        used |= {word for word in words if isinstance(word, str) and re.fullmatch("CUDAKIT_[A-Z_]+|CUDA_DEVICE", word)}
     listed = re.findall(r"^\| `(\w+)` \| (.+) \| (.+) \|$", fragments["variables.md"], re.MULTILINE)
     assert {name for name, _, _ in listed} == used
     assert len(listed) == len(used) > 0
