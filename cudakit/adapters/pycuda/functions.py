@@ -94,6 +94,8 @@ class Function:
     def __init__(self, kernel: Kernel, module: Module) -> None:
         self.kernel, self._module = kernel, module
         self._dynamic_bytes: int | None = None
+        #: By types and dtypes of arguments: the generated call, once a call with such arguments was checked.
+        self._calls: dict[tuple[Any, ...], PreparedCall] = {}
 
     def __getattr__(self, name: str) -> Any:
         if name in ("prepared_call", "prepared_async_call"):
@@ -139,6 +141,17 @@ class Function:
             raise ValueError("must specify block size: give block=(x, y, z)")
         if time_kernel and stream is not None:
             raise AssertionError("time_kernel waits for the kernel: leave out stream=")
+        if not time_kernel:
+            forms = tuple([(type(arg), getattr(arg, "dtype", None)) for arg in args])
+            repeated = self._calls.get(forms)
+            if repeated is None and (letters := _letters(args)) is not None and fits(letters, self._parameters):
+                repeated = self._calls[forms] = self._call_of(letters, self._values)
+            if repeated is not None:
+                if stream is None:
+                    repeated.call(grid, block, *args, shared_size=shared)
+                else:
+                    repeated.async_call(grid, block, stream, *args, shared_size=shared)
+                return None
         handlers = [arg for arg in args if isinstance(arg, ArgumentHandler)]
         values = self._values(args)
         for handler in handlers:
@@ -175,9 +188,15 @@ class Function:
             Texture references; each is bound to the kernel already.
         """
         letters = letters_of(arg_types)
+        prepared = self._call_of(letters, lambda args: self._values(converted(letters, args)))
+        self.prepared_call, self.prepared_async_call = prepared.call, prepared.async_call
+        return self
+
+    def _call_of(self, letters: tuple[str, ...], values_of: Callable[[Any], list[Any]]) -> PreparedCall:
+        """Return the generated call for types of arguments; `values_of` checks the arguments of a call in full."""
 
         def check(grid: Any, block: Any, stream: Any, args: Any, shared: int) -> tuple[Any, ...] | None:
-            values = self._values(converted(letters, args))
+            values = values_of(args)
             launch_config = self._launch(grid, block, stream, values, shared)
             shape = self.kernel.dispatcher.shapes[0] if self.kernel.dispatcher.shapes else None
             if not isinstance(shape, CallShape) or self._module.references or not fits(letters, self._parameters):
@@ -188,8 +207,7 @@ class Function:
             return None if target is None else (shape.run, target.core, resolved, shape.loaded.kernel)
 
         prepared = PreparedCall(letters, check)
-        self.prepared_call, self.prepared_async_call = prepared.call, prepared.async_call
-        return self
+        return prepared
 
     def prepared_timed_call(self, grid: Any, block: Any, *args: Any, **keywords: Any) -> Callable[[], float]:
         """Make a prepared call, and return a function that waits for it and returns its seconds."""
@@ -256,6 +274,19 @@ class Function:
             _value(f"{self.kernel.name}: parameter {name or k} ({cpp})", cpp, arg)
             for k, ((name, cpp), arg) in enumerate(zip(parameters, args, strict=True))
         ]
+
+
+def _letters(args: Any) -> tuple[str, ...] | None:
+    """Return the letters of arguments' types, as `prepare` takes them; None if one is neither memory nor a number."""
+    letters = []
+    for arg in args:
+        if isinstance(arg, DeviceAllocation) or (hasattr(arg, "gpudata") and hasattr(arg, "dtype")):
+            letters.append("P")
+        elif isinstance(arg, np.number):
+            letters.append(arg.dtype.char)
+        else:
+            return None
+    return tuple(letters)
 
 
 def _plain(cpp: Any, declarations: Any) -> Any:
