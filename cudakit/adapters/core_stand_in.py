@@ -15,6 +15,11 @@ _MOVED = {
 
 
 _MODULES = ("cuda.core", "cuda.core.graph", "cuda.core.system", "cuda.core.texture", "cuda.core.utils")
+#: Modules that some programs import names of `_MODULES` from.
+_PRIVATE = (
+    "_context", "_device", "_event", "_launch_config", "_launcher", "_linker", "_memory", "_memoryview", "_module",
+    "_program", "_stream", "_tensor_map", "graph._graph_builder",
+)  # fmt: skip
 
 
 @cache
@@ -23,7 +28,7 @@ def find(name: str) -> ModuleType | None:
 
     cudakit and other libraries always see the real modules: see `cudakit.adapters.stand_ins.StandIns`.
     """
-    return _StandIn(name) if name in _MODULES else None
+    return _StandIn(name) if name in _MODULES or name.removeprefix("cuda.core.") in _PRIVATE else None
 
 
 class _StandIn(ModuleType):
@@ -36,7 +41,15 @@ class _StandIn(ModuleType):
 
             module = str(own["__name__"])
             own["_is_filled"] = True
-            own.update({**importlib.import_module(module).__dict__, **names()[module]})
+            real = importlib.import_module(module).__dict__
+            stand_ins = names().get(module) or {
+                key: value
+                for owner, table in names().items()
+                if owner != "cuda.core.system"
+                for key, value in table.items()
+                if key in real
+            }
+            own.update({**real, **stand_ins})
             for child in _MODULES if module == "cuda.core" else ():
                 if child != module:
                     own[child.removeprefix("cuda.core.")] = find(child)

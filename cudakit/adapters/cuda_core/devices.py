@@ -10,7 +10,7 @@ from typing import Any
 from cuda.core import ContextOptions, EventOptions, StreamOptions
 from cuda.core._utils.cuda_utils import ComputeCapability
 
-from cudakit.adapters.cuda_core.faults import CoreError
+from cudakit.adapters.cuda_core.faults import CoreError, MadeByOthers
 from cudakit.adapters.cuda_core.graphs import GraphBuilder
 from cudakit.adapters.cuda_core.memory import DeviceMemoryResource, MemoryResource
 from cudakit.adapters.cuda_core.parts import parts
@@ -78,7 +78,7 @@ def _table() -> dict[str, int | bool]:
 _VALUES = _table()
 
 
-class DeviceProperties:
+class DeviceProperties(MadeByOthers):
     """A stand-in for ``Device.properties``. What an H100 has and the emulator has not is False or 0."""
 
     def __getattr__(self, name: str) -> Any:
@@ -94,7 +94,7 @@ class DeviceProperties:
         return [name for name in dir(Real) if not name.startswith("_")]
 
 
-class Context:
+class Context(MadeByOthers):
     """A stand-in for ``cuda.core.Context``: the one device has one."""
 
     is_closed = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, TypeVar
 
 import cuda.core
@@ -28,6 +29,19 @@ class CoreError(LaunchError, CUDAError):  # type: ignore[misc,valid-type]  # a c
 
 class CoreCompileError(CompileError, NVRTCError):  # type: ignore[misc,valid-type]  # a class found at run time
     """Error of a program that does not compile, where cuda.core raises an ``NVRTCError``."""
+
+
+class MadeByOthers:
+    """A base of classes that programs do not construct: methods of other objects make their instances."""
+
+    __slots__ = ()
+
+    def __new__(cls, *arguments: Any, **keywords: Any) -> Any:
+        if not str(sys._getframe(1).f_globals.get("__name__", "")).startswith("cudakit."):
+            raise RuntimeError(
+                f"{cls.__name__} objects cannot be instantiated directly. Methods of cuda.core make them."
+            )
+        return super().__new__(cls)
 
 
 def of_options(options_class: type[Options], options: Any, noun: str) -> Options:

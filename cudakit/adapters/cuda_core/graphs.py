@@ -6,6 +6,7 @@ where its turn comes. Builders that `split` makes have streams of their own in a
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -13,7 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 from cuda.core.graph import GraphCompleteOptions, GraphDebugPrintOptions
 
-from cudakit.adapters.cuda_core.faults import CoreError, of_options
+from cudakit.adapters.cuda_core.faults import CoreError, MadeByOthers, of_options
 from cudakit.adapters.cuda_core.streams import Stream, stream_of
 from cudakit.emulator.face import EmulatedEvent, EmulatedShape, EmulatedStream
 from cudakit.errors import LaunchError, shortened
@@ -62,7 +63,7 @@ def _all_of(steps: Sequence[Step]) -> Iterator[Step]:
             yield from _all_of(body)
 
 
-class GraphCondition:
+class GraphCondition(MadeByOthers):
     """A stand-in for ``cuda.core.graph.GraphCondition``: a number that kernels set."""
 
     def __init__(self, default: int | None) -> None:
@@ -143,7 +144,7 @@ def _order(before: Any, after: Any) -> Step:
 _FRESH, _BUILDING, _ENDED = "before begin_building()", "being built", "built"
 
 
-class GraphBuilder:
+class GraphBuilder(MadeByOthers):
     """A stand-in for ``cuda.core.graph.GraphBuilder``."""
 
     def __init__(self, stream: Any = None, steps: list[Step] | None = None, is_forked: bool = False) -> None:
@@ -208,7 +209,7 @@ class GraphBuilder:
         names = [step.name for step in _all_of(self.steps) if step.name]
         lines = [f'  {number} [label="{name}"];' for number, name in enumerate(names)]
         edges = [f"  {number} -> {number + 1};" for number in range(len(names) - 1)]
-        Path(path).write_text("\n".join(["digraph {", *lines, *edges, "}", ""]))
+        Path(os.fsdecode(path)).write_text("\n".join(["digraph {", *lines, *edges, "}", ""]))
 
     def split(self, count: int) -> tuple[GraphBuilder, ...]:
         """Return this builder and `count` - 1 more, whose work may run at the same time."""
@@ -339,7 +340,7 @@ class GraphBuilder:
         raise CoreError("GraphBuilder.graph_definition: the emulator builds graphs by launches, not node by node")
 
 
-class Graph:
+class Graph(MadeByOthers):
     """A stand-in for ``cuda.core.graph.Graph``."""
 
     def __init__(self, builder: GraphBuilder) -> None:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import cuda.core as real
 from cuda.core.typing import CompilerBackendType
 
-from cudakit.adapters.cuda_core.faults import CoreCompileError, CoreError, of_options
+from cudakit.adapters.cuda_core.faults import CoreCompileError, CoreError, MadeByOthers, of_options
 from cudakit.adapters.cuda_core.parts import parts
 from cudakit.emulator import face
 from cudakit.errors import CudakitError, shortened
@@ -86,11 +86,12 @@ class Program:
     def __init__(self, code: str | bytes | bytearray, code_type: str, options: Any = None) -> None:
         source_type = str(code_type).lower()
         if source_type not in ("c++", "ptx", "nvvm"):
-            raise RuntimeError(f"code_type is 'c++', 'ptx' or 'nvvm', got {shortened(code_type)}")
+            languages = ("c++", "ptx", "nvvm")
+            raise RuntimeError(f"Unsupported code_type={code_type!r} (supported_code_types={languages})")
         if source_type != "nvvm" and not isinstance(code, str):
             raise TypeError(f"a program of {source_type} is a str, got {shortened(code)}")
         self._options = of_options(ProgramOptions, _own(ProgramOptions, options), "Program options")
-        if source_type != "c++" and self._options.extra_sources is not None and source_type == "ptx":
+        if source_type == "ptx" and self._options.extra_sources is not None:
             raise ValueError("extra_sources is for NVVM IR")
         self._code, self._code_type, self.is_closed = code, source_type, False
         self.pch_status: Any = None
@@ -222,7 +223,7 @@ def _signatures(text: str) -> dict[str, str]:
     }
 
 
-class ObjectCode:
+class ObjectCode(MadeByOthers):
     """A stand-in for ``cuda.core.ObjectCode``: PTX, and the bytes that the program asked for."""
 
     def __init__(
@@ -238,7 +239,7 @@ class ObjectCode:
         if "cudaGraphSetConditional" in ptx and _SET_CONDITION not in ptx:
             ptx += _SET_CONDITION
         self._ptx, self.code_type, self._name = ptx, code_type, name
-        self._mapping, self._bytes, self._signatures, self._make = dict(mapping), code, dict(signatures), make
+        self._mapping, self._bytes, self.signatures, self._make = dict(mapping), code, dict(signatures), make
         self._kernels: dict[str, Kernel] = {}
 
     @property
@@ -305,7 +306,7 @@ class ObjectCode:
 
     def __reduce__(self) -> tuple[Any, ...]:
         code = None if self._bytes is None and self._make is not None else self._bytes
-        return _restored, (self._ptx, self.code_type, self._name, self._mapping, code or self.code, self._signatures)
+        return _restored, (self._ptx, self.code_type, self._name, self._mapping, code or self.code, self.signatures)
 
     @classmethod
     def _of(cls, code_type: str, module: Any, name: str, symbol_mapping: Mapping[str, Any] | None) -> ObjectCode:
@@ -376,7 +377,7 @@ class ParamInfo(NamedTuple):
     size: int
 
 
-class Kernel:
+class Kernel(MadeByOthers):
     """A stand-in for ``cuda.core.Kernel``.
 
     Attributes
@@ -392,16 +393,22 @@ class Kernel:
 
     @cached_property
     def checked(self) -> CheckedKernel:
-        signature = self._code._signatures.get(self.symbol)
-        for head in (signature, None) if signature else (None,):
-            kernel = CheckedKernel.from_ptx(self._code.ptx, self.symbol, signature=head)
+        ptx, symbol, head = self._code.ptx, self.symbol, self._code.signatures.get(self.symbol)
+        # A name that cudakit cannot read is replaced by one that tells no types.
+        plain = f"kernel_{hashlib.sha256(symbol.encode()).hexdigest()[:12]}"
+        for text, name, signature in (
+            (ptx, symbol, head),
+            (ptx, symbol, None),
+            (ptx.replace(symbol, plain), plain, None),
+        ):
             try:
+                kernel = CheckedKernel.from_ptx(text, name, signature=signature)
                 parameters = kernel.specialization(arch=_arch(), target="ptx").parameters
             except CudakitError:
                 continue
-            if head is None or len(parameters or ()) == len(self.function.parameters):
-                break
-        return kernel
+            if len(parameters or ()) == len(self.function.parameters):
+                return kernel
+        raise CoreError(f"cudakit cannot read the parameters of {self.name}")
 
     @cached_property
     def parameters(self) -> tuple[BoundParameter, ...]:
@@ -486,7 +493,7 @@ class Linker:
         target = _format_of(target_type, ("cubin", "ptx"), "Linker.link")
         ptx = "\n".join(code.ptx.replace(_SET_CONDITION, "") for code in self._codes)
         parsed(ptx)
-        signatures = {name: head for code in self._codes for name, head in code._signatures.items()}
+        signatures = {name: head for code in self._codes for name, head in code.signatures.items()}
         return ObjectCode(ptx, target, self._options.name or "", {}, ptx.encode(), signatures)
 
     def get_error_log(self) -> str:

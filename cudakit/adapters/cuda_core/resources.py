@@ -6,7 +6,7 @@ import re
 from functools import cached_property
 from typing import Any, NamedTuple, NoReturn
 
-from cudakit.adapters.cuda_core.faults import CoreError
+from cudakit.adapters.cuda_core.faults import CoreError, MadeByOthers
 from cudakit.adapters.cuda_core.parts import parts
 from cudakit.adapters.cuda_core.programs import Kernel
 from cudakit.emulator.face import EmulatorPlace
@@ -17,7 +17,7 @@ _THREADS, _BLOCKS = 2048, 32
 _SHARED, _RESERVED = 228 * 1024, 1024
 
 
-class KernelAttributes:
+class KernelAttributes(MadeByOthers):
     """A stand-in for a kernel's attributes: those of its machine code, which is assembled at the first question."""
 
     preferred_shared_memory_carveout = -1
@@ -46,7 +46,7 @@ class KernelAttributes:
     @property
     def local_size_bytes(self) -> int:
         """Local memory of a thread, in bytes."""
-        return int(self._explained.stack_bytes)
+        return int(self._explained.spill_bytes)
 
     @property
     def shared_size_bytes(self) -> int:
@@ -117,7 +117,7 @@ class MaxPotentialBlockSizeOccupancyResult(NamedTuple):
     max_block_size: int
 
 
-class KernelOccupancy:
+class KernelOccupancy(MadeByOthers):
     """A stand-in for a kernel's occupancy, by the limits of a multiprocessor of compute capability 9.0."""
 
     def __init__(self, kernel: Kernel) -> None:
@@ -151,7 +151,7 @@ class KernelOccupancy:
     def available_dynamic_shared_memory_per_block(self, num_blocks_per_multiprocessor: int, block_size: int) -> int:
         """Return the dynamic shared memory of a block, if a multiprocessor holds that many blocks."""
         share = _SHARED // max(1, num_blocks_per_multiprocessor) - _RESERVED - self._attributes.shared_size_bytes
-        return max(0, min(share, EmulatorPlace().limits().shared_bytes - self._attributes.shared_size_bytes))
+        return max(0, min(share, self._attributes.max_dynamic_shared_size_bytes))
 
     def max_potential_cluster_size(self, config: Any, *, stream: Any) -> int:
         """Return the largest cluster that every device has: 8 blocks."""
@@ -165,7 +165,7 @@ class KernelOccupancy:
         return blocks * EmulatorPlace().limits().multiprocessors // (width * height * depth)
 
 
-class DeviceResources:
+class DeviceResources(MadeByOthers):
     """A stand-in for ``Device.resources``."""
 
     @property
@@ -179,7 +179,7 @@ class DeviceResources:
         raise CoreError("DeviceResources.workqueue: the emulator has no work queues")
 
 
-class SMResource:
+class SMResource(MadeByOthers):
     """A stand-in for ``cuda.core.SMResource``: the multiprocessors of the device, which the emulator cannot divide."""
 
     min_partition_size = coscheduled_alignment = 8

@@ -8,7 +8,7 @@ from typing import Any
 
 from cuda.core import EventOptions, StreamOptions
 
-from cudakit.adapters.cuda_core.faults import CoreError, of_options
+from cudakit.adapters.cuda_core.faults import CoreError, MadeByOthers, of_options
 from cudakit.adapters.cuda_core.parts import parts
 from cudakit.adapters.cupy.streams import BaseStream, ExternalStream
 from cudakit.emulator.face import EmulatedEvent, EmulatedStream, EmulatorPlace
@@ -18,7 +18,7 @@ _LOWEST, _HIGHEST = 0, -5
 _streams: weakref.WeakValueDictionary[int, Stream] = weakref.WeakValueDictionary()
 
 
-class Event(EmulatedEvent):
+class Event(MadeByOthers, EmulatedEvent):
     """A stand-in for ``cuda.core.Event``. Two events have no time between them: subtraction gives NaN."""
 
     __slots__ = ("__weakref__", "_options", "is_closed", "is_recorded")
@@ -102,7 +102,7 @@ class Event(EmulatedEvent):
         self.is_closed = True
 
 
-class Stream(EmulatedStream):
+class Stream(MadeByOthers, EmulatedStream):
     """A stand-in for ``cuda.core.Stream``."""
 
     __slots__ = ("_context", "_options", "is_closed")
@@ -169,8 +169,8 @@ class Stream(EmulatedStream):
 
     def wait(self, event_or_stream: Any) -> None:
         """Order later work of the stream after an event, or after all work that another stream has so far."""
-        if isinstance(event_or_stream, Event):
-            if event_or_stream.is_recorded:
+        if isinstance(event_or_stream, EmulatedEvent):
+            if getattr(event_or_stream, "is_recorded", True):
                 super().wait(event_or_stream)
             return
         try:
