@@ -45,6 +45,8 @@ def splay(n: int, dev: Any = None) -> tuple[tuple[int, int], tuple[int, int, int
 def _upload(array: Any, host: np.ndarray, stream: Any, wait: bool) -> None:
     """Copy a host array to a device array; `wait` for the copy or not."""
     ordered = stream_of(stream)
+    if not host.shape:  # a struct of cudakit's is no array
+        array, host = array.reshape(1), host.reshape(1)
     with translated():
         memory.to_device(host, ordered, out=array)
         if wait:

@@ -58,6 +58,12 @@ class CudaModule:
         return self._loaded().get_surfref(name)
 
 
+def text_of(source: Any) -> Any:
+    """Return the text of an object that generates code, such as cgen's; return other objects unchanged."""
+    is_generator = hasattr(source, "generate") or hasattr(source, "render")
+    return str(source) if is_generator else source
+
+
 def _module(
     origin: Source, options: Iterable[str] | None, include_dirs: Iterable[str] | None, arch: str | None, keep: bool
 ) -> Module:
@@ -126,7 +132,7 @@ class SourceModule(CudaModule):
         cache_dir: Any = None,
         include_dirs: Iterable[str] | None = None,
     ) -> None:
-        self.module = _module(from_text(source, 2), options, include_dirs, arch, keep)
+        self.module = _module(from_text(text_of(source), 2), options, include_dirs, arch, keep)
 
 
 def compile(
@@ -148,7 +154,7 @@ def compile(
     CompileError
         If the compiler refuses the source.
     """
-    return _compiled(from_text(source, 2), options, keep, arch, include_dirs, target)
+    return _compiled(from_text(text_of(source), 2), options, keep, arch, include_dirs, target)
 
 
 def _compiled(
@@ -175,7 +181,7 @@ def compile_plain(
     source: str, options: Sequence[str], keep: bool, nvcc: str, cache_dir: Any, target: str = "cubin"
 ) -> bytes:
     """Compile CUDA C++ source with options of nvcc, and return a cubin or PTX."""
-    return _compiled(from_text(source, 2), options, keep, None, None, target)
+    return _compiled(from_text(text_of(source), 2), options, keep, None, None, target)
 
 
 def get_nvcc_version(nvcc: str = "nvcc") -> str:
@@ -221,7 +227,7 @@ class DynamicModule(CudaModule):
         self, source: str, nvcc_options: Iterable[str] | None = None, name: str = "kernel.ptx"
     ) -> DynamicModule:
         """Add CUDA C++ source."""
-        self._place = self._place or from_text(source, 2)
+        self._place = self._place or from_text(text_of(source), 2)
         self._sources.append(source)
         self._options += DEFAULT_NVCC_FLAGS if nvcc_options is None else nvcc_options
         return self
@@ -279,7 +285,7 @@ class DynamicSourceModule(DynamicModule):
         cuda_libdir: Any = None,
     ) -> None:
         super().__init__(nvcc, None, keep, no_extern_c, arch, code, cache_dir, include_dirs)
-        self.module = _module(from_text(source, 2), options, include_dirs, arch, keep)
+        self.module = _module(from_text(text_of(source), 2), options, include_dirs, arch, keep)
         self.linker = None
 
 

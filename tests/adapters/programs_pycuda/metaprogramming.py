@@ -46,3 +46,23 @@ mod = SourceModule("__global__ void f(int *x) { x[threadIdx.x] = A + B; }", opti
 x = np.zeros(4, np.int32)
 mod.get_function("f")(cuda.Out(x), block=(4, 1, 1))
 assert (x == 42).all()
+
+
+# with objects that generate code, as those of cgen
+class Function:
+    def __init__(self, name, *lines):
+        self.name, self.lines = name, lines
+
+    def generate(self):
+        yield "__global__ void %s(int *x) {" % self.name
+        yield from self.lines
+        yield "}"
+
+    def __str__(self):
+        return "\n".join(self.generate())
+
+
+mod = SourceModule(Function("count", "int i = threadIdx.x;", "x[i] = 10 * i;"))
+x = np.zeros(4, np.int32)
+mod.get_function("count")(cuda.Out(x), block=(4, 1, 1))
+assert list(x) == [0, 10, 20, 30]

@@ -30,3 +30,7 @@ swap(p_gpu)
 assert np.array_equal(p_gpu.get()["y"], np.arange(10))
 assert not p_gpu.get()["x"].any()
 assert gpuarray.vec.float4.itemsize == 16
+
+p_gpu[3] = gpuarray.vec.make_int2(30, 40)
+assert p_gpu[3].get() == np.array((30, 40), gpuarray.vec.int2)
+assert p_gpu.get()["x"].sum() == 30
