@@ -140,7 +140,9 @@ class Program:
     def execute(self) -> dict[str, Any]:
         """Run the program in this process and return its names. Its arguments, folder and ``__main__`` stay."""
         main = ModuleType("__main__")
-        main.__dict__.update(__builtins__=builtins, __annotations__={}, __cached__=None)
+        main.__dict__.update(__builtins__=builtins, __cached__=None)
+        if sys.version_info < (3, 14):  # later versions make it when it is asked for
+            main.__annotations__ = {}
         sys.modules["__main__"] = main
         try:
             exec(self._load(main), main.__dict__)

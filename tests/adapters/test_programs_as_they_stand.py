@@ -36,11 +36,12 @@ def test_run_returns_the_names_of_a_program(tmp_path: Path, monkeypatch: pytest.
 
     text = "import sys, cupy, beside, queue, pycuda\nfrom beside import number\n"
     text += "seen = [*sys.argv], __name__, cupy.ones(2)\n"
+    text += "first = cupy\ndel sys.modules['cupy']\nimport cupy\nis_same = cupy is first\n"
     names = ck.adapters.run(written(tmp_path, text), "one", "two")
     monkeypatch.delitem(sys.modules, "beside")
     assert names["seen"][:2] == ([str(tmp_path / "app.py"), "one", "two"], "__main__")
     assert names["seen"][2].tolist() == [1, 1]
-    assert (names["number"], names["queue"].own) == (7, True)
+    assert (names["number"], names["queue"].own, names["is_same"]) == (7, True, True)
     assert names["pycuda"] is ck.adapters.pycuda
     assert (sys.modules["__main__"], sys.path, sys.argv, sys.meta_path) == former
     assert sys.modules["queue"] is queue
