@@ -490,7 +490,7 @@ def _prove(options: argparse.Namespace) -> int:
 
     path = Path(options.program or "")
     proofs: Iterator[Proof | ProgramProof]
-    if options.program is None or path.suffix == ".py":
+    if options.program is None or path.suffix == ".py" or path.is_dir():
         proofs = _proofs_of_program(options)
     else:
         proofs = proofs_of(path, options.kernel, options.timeout, options.arch)
@@ -531,6 +531,7 @@ def _inspect(options: argparse.Namespace) -> int:
     from cudakit.emulator.face import card_of
 
     card_of(options.card)  # an unknown card is an error before the program runs
+    folder = Path.cwd()  # the program may change it
     ran = _ran(options, checked=False)
     if options.json:
         print(ran.to_json(str(options.executed)))
@@ -539,8 +540,9 @@ def _inspect(options: argparse.Namespace) -> int:
             print(fault.text)
         print(f"{ran.report}\n\n{ran.report.annotated()}")
     if options.html is not None:
-        page = options.html if options.html != Path() else Path(str(options.executed)).with_suffix(".html")
-        ran.report.save_html(page, options.card)
+        name = options.module or str(Path(options.program).with_suffix(""))
+        page = options.html if options.html != Path() else Path(f"{name}.html")
+        ran.report.save_html(folder / page, options.card)
         print(f"wrote {page}", file=sys.stderr)
     return 1 if ran.faults else ran.status
 

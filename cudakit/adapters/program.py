@@ -11,6 +11,7 @@ import json
 import os
 import re
 import sys
+import threading
 import traceback
 import warnings
 import zipfile
@@ -57,6 +58,14 @@ def fault_of(error: Exception, program: str = "") -> Finding:
         lines = [(program, frame.lineno) for frame in frames if frame.filename == program]
     file, line = (lines or [("", 0)])[-1]
     return Finding("error", kernel, file, int(line or 0), "", text)
+
+
+def exit_status(left: SystemExit) -> int:
+    """Return the status of a program that has left, and print the text that it may have left with."""
+    if left.code is None or isinstance(left.code, int):
+        return left.code or 0
+    print(left.code, file=sys.stderr)
+    return 1
 
 
 def _missing_library(error: BaseException) -> str:
@@ -152,6 +161,16 @@ class Program:
                 self.raised, self.trace = error, trace
             raise
         return main.__dict__
+
+    def execute_to_end(self) -> None:
+        """Run the program, and wait for its threads as Python does at its end."""
+        others = threading.enumerate()
+        try:
+            self.execute()
+        finally:
+            for thread in threading.enumerate():
+                if not thread.daemon and thread not in others:
+                    thread.join()
 
     def _load(self, main: ModuleType) -> CodeType:
         """Set arguments and folder, fill in the module's attributes, and return the program's code."""
@@ -485,8 +504,11 @@ def debug(program: Program, line: int | None = None) -> bool:
         Line to stop at, in the same file. Default: the begin of the first kernel.
     """
     witness = _Stepping(f"{program.file}:{line}" if line else "")
-    with without_gpu(program, "debugged"), witnessing(witness), contextlib.suppress(SystemExit):
-        program.execute()
+    with without_gpu(program, "debugged"), witnessing(witness):
+        try:
+            program.execute_to_end()
+        except SystemExit as left:
+            exit_status(left)
     return witness.has_stopped
 
 
@@ -513,7 +535,7 @@ def examine(program: Program, checked: bool = False, schedules: int = 0) -> Ran:
     checks = check(schedules=schedules) if checked else contextlib.nullcontext()
     with without_gpu(program, "checked"), counters() as report, checks as check_report:
         try:
-            program.execute()
+            program.execute_to_end()
         except CudakitError as error:
             faults = (fault_of(error, program.file),)
         except Exception as error:
@@ -523,5 +545,5 @@ def examine(program: Program, checked: bool = False, schedules: int = 0) -> Ran:
                 raise
             faults = (fault_of(CudakitError(text).with_traceback(error.__traceback__), program.file),)
         except SystemExit as left:
-            status = left.code if isinstance(left.code, int) else int(left.code is not None)
+            status = exit_status(left)
     return Ran(report, (*(check_report.findings if check_report is not None else ()), *faults), status)

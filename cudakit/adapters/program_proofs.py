@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from cudakit.adapters.program import Program, without_gpu
+from cudakit.adapters.program import Program, exit_status, without_gpu
 from cudakit.emulator.face import EmulatedThreads
 from cudakit.errors import ArgumentError, CudakitError
 from cudakit.jit.load.config import Config, Cover
@@ -168,9 +167,11 @@ def launches_of(program: Program) -> tuple[list[Launches], CudakitError | None]:
         Error that ended the program early.
     """
     witness, fault = _Witness(), None
-    with without_gpu(program, "proved"), witnessing(witness), contextlib.suppress(SystemExit):
+    with without_gpu(program, "proved"), witnessing(witness):
         try:
-            program.execute()
+            program.execute_to_end()
+        except SystemExit as left:
+            exit_status(left)
         except CudakitError as error:
             fault = error
     return [*witness.kernels.values()], fault

@@ -57,6 +57,12 @@ def test_a_program_has_its_arguments_and_its_folder(tmp_path: Path, seen: list[A
     assert json.loads(ran.to_json("app.py"))["ok"]
 
 
+def test_threads_of_a_program_are_waited_for(tmp_path: Path, seen: list[Any]) -> None:
+    text = SCALE.replace("scale(ck.stream()", "def late():\n    import time; time.sleep(0.1)\n    scale(ck.stream()")
+    text = text.replace("SEEN.append", "import threading; threading.Thread(target=late).start()\nSEEN.append")
+    assert [*examine(Program(written(tmp_path, text), ("100",))).report.kernels] == ["scale"]
+
+
 def test_what_ends_a_program_is_a_fault(tmp_path: Path, seen: list[Any]) -> None:
     ran = examine(Program(written(tmp_path, SCALE), ("101",)))
     (fault,) = ran.faults
@@ -79,9 +85,10 @@ def test_races_are_looked_for_where_it_is_checked(tmp_path: Path, seen: list[Any
 
 
 @pytest.mark.parametrize(("code", "status"), [("0", 0), ("3", 3), ("None", 0), ("'said'", 1), ("", 0), ("True", 1)])
-def test_the_programs_own_status(tmp_path: Path, code: str, status: int) -> None:
+def test_the_programs_own_status(tmp_path: Path, code: str, status: int, capsys: pytest.CaptureFixture[str]) -> None:
     ran = examine(Program(written(tmp_path, f"raise SystemExit({code})")))
     assert (ran.status, ran.faults) == (status, ())
+    assert capsys.readouterr().err == ("said\n" if status == 1 and code != "True" else "")
     assert json.loads(ran.to_json("app.py"))["ok"] == (status == 0)
 
 

@@ -90,7 +90,7 @@ def test_inspect(app: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     assert captured.out == "the program's own\ntwo write\nthe report\n\nannotated\n"
     assert captured.err == "wrote app.html\n"
     assert cli.main(["inspect", app, "--html", "page.html", "--card", "L4"]) == 1
-    assert ran.pages == [(Path("app.html"), "H200"), (Path("page.html"), "L4")]
+    assert ran.pages == [(Path.cwd() / "app.html", "H200"), (Path.cwd() / "page.html", "L4")]
     given(monkeypatch, Ran(status=3))
     capsys.readouterr()
     assert cli.main(["inspect", "--json", app]) == 3
