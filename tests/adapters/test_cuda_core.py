@@ -2,44 +2,189 @@
 
 from __future__ import annotations
 
+import math
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cudakit.adapters import program
+from cudakit.errors import ArgumentError
+from cudakit.streams.devices import has_gpu
 
 pytestmark = pytest.mark.filterwarnings("ignore::cudakit.errors.EmulatorWarning")
-
-VECTOR_ADD = '''
-import cupy as cp
-from cuda.core import Device, LaunchConfig, Program, ProgramOptions, launch
-
-code = """
-template<typename T>
-__global__ void vector_add(const T* A, const T* B, T* C, size_t N) {
-    const unsigned int tid = threadIdx.x + blockIdx.x * blockDim.x;
-    for (size_t i = tid; i < N; i += gridDim.x * blockDim.x) { C[i] = A[i] + B[i]; }
-}
-"""
-dev = Device()
-dev.set_current()
-s = dev.create_stream()
-prog = Program(code, code_type="c++", options=ProgramOptions(std="c++17", arch=f"sm_{dev.arch}"))
-ker = prog.compile("cubin", name_expressions=("vector_add<float>",)).get_kernel("vector_add<float>")
-size = 5000
-rng = cp.random.default_rng()
-a, b = rng.random(size, dtype=cp.float32), rng.random(size, dtype=cp.float32)
-c = cp.empty_like(a)
-dev.sync()
-launch(s, LaunchConfig(grid=20, block=256), ker, a.data.ptr, b.data.ptr, c.data.ptr, cp.uint64(size))
-s.sync()
-assert cp.allclose(c, a + b)
-print("done!")
-'''
+PROGRAMS = sorted((Path(__file__).parent / "programs_core").glob("*.py"))
 
 
-def test_a_program_of_bare_cuda_core_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "vector_add.py"
-    path.write_text(VECTOR_ADD)
+def test_there_are_programs() -> None:
+    assert len(PROGRAMS) >= 12
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
+def test_a_program_runs_unchanged(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     program.run(path)
     assert capsys.readouterr().out == "done!\n"
+
+
+@pytest.mark.emulator
+def test_a_program_is_checked() -> None:
+    ran = program.examine(program.Program(PROGRAMS[-1]), checked=True)
+    assert (ran.status, ran.faults) == (0, ())
+
+
+#: The begin of the programs below.
+HEAD = '''
+import ctypes
+import cupy as cp
+import numpy as np
+from cuda.core import *
+
+code = """
+extern "C" __global__ void scale(float* x, float by, int n) { if (threadIdx.x < n) x[threadIdx.x] *= by; }
+extern "C" __global__ void wide(double* x, double by, bool truth) { *x = truth ? by : 0; }
+template <typename T> __global__ void put(T* x, T value) { *x = value; }
+"""
+device = Device()
+device.set_current()
+stream = device.create_stream()
+module = Program(code, "c++", options=ProgramOptions()).compile("cubin", name_expressions=["put<float>"])
+scale, wide, put = (module.get_kernel(name) for name in ("scale", "wide", "put<float>"))
+x = cp.ones(32, dtype=cp.float32)
+one = LaunchConfig(grid=1, block=32)
+'''
+
+FAULTS = [
+    ("launch(stream, one, scale, x.data.ptr, np.float32(2))", "scale takes 3 arguments, got 2"),
+    (
+        "launch(stream, one, scale, x.data.ptr, 2.0, np.int32(32))",
+        r"argument 1 of scale \(float\) takes np.float32, got",
+    ),
+    ("launch(stream, one, scale, x.data.ptr, 2, np.int32(32))", r"takes np.float32\(2\), got int"),
+    ("launch(stream, one, scale, x.data.ptr, np.float64(2), np.int32(32))", "takes np.float32, got float64 of 8 bytes"),
+    ("launch(stream, one, scale, x.data.ptr, np.float32(2), np.int64(32))", "takes np.int32, got int64 of 8 bytes"),
+    ("launch(stream, one, scale, x.data.ptr, np.float32(2), 2**40)", "1099511627776 does not fit in 4 bytes"),
+    ("launch(stream, one, scale, x.data.ptr, np.int32(2), np.int32(32))", "takes np.float32, got int32"),
+    ("launch(stream, one, wide, x.data.ptr, 2.0, np.int32(1))", "takes np.bool, got int32 of 4 bytes"),
+    ("launch(stream, one, scale, 4096, np.float32(2), np.int32(32))", "the address 0x1000 is in no live memory"),
+    ("launch(stream, one, scale, np.float32(2), np.float32(2), np.int32(32))", "of 4 bytes"),
+    ("launch(stream, one, put, x.data.ptr + 2, np.float32(2))", "is no multiple of 4"),
+    ("p = x.data.ptr; del x; launch(stream, one, scale, p, np.float32(2), np.int32(32))", "is in no live memory"),
+    ("b = device.allocate(8, stream=stream); launch(stream, one, put, x.data.ptr, b)", "takes a number, got Buffer"),
+    (
+        "h = np.ones(32, 'f'); launch(stream, one, scale, h.ctypes.data, np.float32(2), np.int32(32))",
+        "in no live memory",
+    ),
+    (
+        "launch(stream, LaunchConfig(grid=1, block=33), scale, x.data.ptr, np.float32(2), np.int32(33))",
+        "out of bounds|x",
+    ),
+]
+
+
+def run_text(text: str) -> dict[str, Any]:
+    with program.stand_ins(False):
+        return program.Program(text=HEAD + text).execute()
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize(("text", "message"), FAULTS[:-1])
+def test_a_wrong_argument_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        run_text(text)
+
+
+@pytest.mark.emulator
+def test_an_access_outside_is_refused() -> None:
+    from cudakit.errors import EmulationError
+
+    with pytest.raises(EmulationError, match="default_program:2"):
+        run_text(FAULTS[-1][0])
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize("argument", ["None", "x", "[1]", "(1, 2)", "'text'", "np.zeros(1, 'i4, f4')[0]"])
+def test_an_argument_that_cuda_core_refuses_is_refused(argument: str) -> None:
+    with pytest.raises(TypeError, match="cuda.core's launch takes"):
+        run_text(f"launch(stream, one, scale, {argument}, np.float32(2), np.int32(32))")
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize(
+    "text",
+    [
+        "device.create_context()",
+        "ObjectCode.from_cubin(b'foreign')",
+        "VirtualMemoryResource(device)",
+        "GraphicsResource.from_gl_buffer(1)",
+        "import cuda.core.graph; cuda.core.graph.GraphDefinition()",
+        "system.get_nvml_version()",
+        "DeviceMemoryResource(device, {'ipc_enabled': True})",
+        "device.create_mipmapped_array(None)",
+        "device.resources.workqueue",
+    ],
+)
+def test_what_needs_a_driver_says_so(text: str) -> None:
+    import cuda.core
+
+    error = getattr(cuda.core, "CUDAError", None)
+    if error is None:
+        from cuda.core._utils.cuda_utils import CUDAError as error
+    with pytest.raises(error, match=r"needs a GPU|emulator|no driver|there is none"):
+        run_text("from cuda.core import *\nfrom cuda.core import system\n" + text)
+
+
+@pytest.mark.emulator
+def test_no_time_is_pretended() -> None:
+    names = run_text(
+        "timed = EventOptions(timing_enabled=True)\n"
+        "begin, end = stream.record(options=timed), stream.record(options=timed)\n"
+        "elapsed = end - begin"
+    )
+    assert math.isnan(names["elapsed"])
+
+
+@pytest.mark.emulator
+def test_cudakit_keeps_the_real_modules() -> None:
+    import cuda.core
+
+    real = cuda.core.Device
+    with program.stand_ins(False):
+        import cuda.core as seen
+
+        assert vars(sys.modules["cuda.core"])["Device"] is not real
+        assert program.Program(text="from cuda.core import Device as D").execute()["D"] is not real
+        from cudakit.streams import devices
+
+        assert not devices.has_gpu()
+    assert seen.Device is real
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_old_names_are_found() -> None:
+    text = (
+        "from cuda.core.experimental import Buffer, Device, GraphBuilder, LaunchConfig, Program, Stream, launch\n"
+        "from cuda.core.experimental.utils import StridedMemoryView\n"
+        "from cuda.core import Device as new\n"
+    )
+    with program.stand_ins(has_gpu()):
+        names = program.Program(text=text).execute()
+    assert names["Device"] is names["new"]
+
+
+@pytest.mark.emulator
+def test_the_old_object_system_is_there() -> None:
+    with program.stand_ins(False), pytest.warns(FutureWarning):
+        names = program.Program(text="from cuda.core.experimental import system").execute()
+    assert names["system"].num_devices == 1
+
+
+@pytest.mark.slow
+@pytest.mark.emulator
+@pytest.mark.parametrize("command", ["run", "check", "inspect"])
+def test_the_commands_run_a_program(command: str) -> None:
+    path = Path(__file__).parent / "programs_core" / "vector_add.py"
+    ran = subprocess.run([sys.executable, "-m", "cudakit", command, str(path)], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert "done!" in ran.stdout

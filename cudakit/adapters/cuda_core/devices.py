@@ -127,8 +127,8 @@ class Context(MadeByOthers):
         return f"<Context handle={self.handle:#x} on the emulator>"
 
 
-CONTEXT = Context()
-_PROPERTIES = DeviceProperties()
+CONTEXT: Context = Context()
+_PROPERTIES: DeviceProperties = DeviceProperties()
 _UUID = uuids.uuid5(uuids.NAMESPACE_URL, "cudakit:emulator")
 
 

@@ -262,6 +262,11 @@ class ObjectCode(MadeByOthers):
         return self._bytes
 
     @property
+    def is_ptx(self) -> bool:
+        """Whether the code's bytes are PTX whatever its type: linked code is."""
+        return self._bytes is not None and not self._bytes.startswith(b"\x7fELF")
+
+    @property
     def ptx(self) -> str:
         """PTX that the emulator runs."""
         return self._ptx
@@ -387,13 +392,13 @@ class Kernel(MadeByOthers):
     """
 
     def __init__(self, code: ObjectCode, name: str, symbol: str) -> None:
-        self._code, self.name, self.symbol = code, name, symbol
+        self.code, self.name, self.symbol = code, name, symbol
         #: Variables and functions keep the code's module alive.
         self.function: face.program.Function = parsed(code.ptx).functions[symbol]
 
     @cached_property
     def checked(self) -> CheckedKernel:
-        ptx, symbol, head = self._code.ptx, self.symbol, self._code.signatures.get(self.symbol)
+        ptx, symbol, head = self.code.ptx, self.symbol, self.code.signatures.get(self.symbol)
         # A name that cudakit cannot read is replaced by one that tells no types.
         plain = f"kernel_{hashlib.sha256(symbol.encode()).hexdigest()[:12]}"
         for text, name, signature in (

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple, NoReturn
 
 from cudakit.adapters.cuda_core.faults import CoreError, MadeByOthers
 from cudakit.adapters.cuda_core.parts import parts
-from cudakit.adapters.cuda_core.programs import Kernel
+from cudakit.adapters.cuda_core.programs import Kernel, parsed
 from cudakit.emulator.face import EmulatorPlace
 from cudakit.errors import CudakitError
+from cudakit.jit.compile import elf
 
 _REGISTERS, _WARP = 65536, 32
 _THREADS, _BLOCKS = 2048, 32
@@ -32,31 +33,38 @@ class KernelAttributes(MadeByOthers):
         return self
 
     @cached_property
-    def _explained(self) -> Any:
+    def _resources(self) -> elf.Resources:
+        kernel, arch = self._kernel, EmulatorPlace().limits().arch
         try:
-            return self._kernel.checked.explain(arch=EmulatorPlace().limits().arch)
+            if kernel.code.code_type == "cubin" and not kernel.code.is_ptx:
+                return elf.resources(kernel.code.code, kernel.symbol)
+            explained = kernel.checked.explain(arch=arch)
         except CudakitError as error:
-            raise CoreError(f"{self._kernel.name}: its registers are known once it is machine code: {error}") from error
+            raise CoreError(f"{kernel.name}: its registers are known once it is machine code: {error}") from error
+        # In PTX that was linked, the system's part of the shared memory counts too.
+        shared = max(0, explained.shared_bytes - _RESERVED)
+        return elf.Resources(explained.registers, explained.spill_bytes, shared)
 
     @property
     def num_regs(self) -> int:
         """Registers of a thread."""
-        return int(self._explained.registers)
+        return int(self._resources.registers)
 
     @property
     def local_size_bytes(self) -> int:
         """Local memory of a thread, in bytes."""
-        return int(self._explained.spill_bytes)
+        return int(self._resources.stack_bytes)
 
     @property
     def shared_size_bytes(self) -> int:
         """Static shared memory of a block, in bytes."""
-        return int(self._explained.shared_bytes)
+        return int(self._resources.shared_bytes)
 
     @property
     def const_size_bytes(self) -> int:
         """Constant memory of the code, in bytes."""
-        return int(getattr(self._explained, "constant_bytes", 0))
+        variables = parsed(self._kernel.code.ptx).variables.values()
+        return sum(variable.size for variable in variables if variable.space == "const")
 
     @property
     def max_threads_per_block(self) -> int:
@@ -171,7 +179,8 @@ class DeviceResources(MadeByOthers):
     @property
     def sm(self) -> SMResource:
         """Multiprocessors of the device."""
-        return SMResource()
+        resource: SMResource = SMResource()
+        return resource
 
     @property
     def workqueue(self) -> NoReturn:
