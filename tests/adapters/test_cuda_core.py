@@ -69,16 +69,11 @@ FAULTS = [
     ("launch(stream, one, wide, x.data.ptr, 2.0, np.int32(1))", "takes np.bool, got int32 of 4 bytes"),
     ("launch(stream, one, scale, 4096, np.float32(2), np.int32(32))", "the address 0x1000 is in no live memory"),
     ("launch(stream, one, scale, np.float32(2), np.float32(2), np.int32(32))", "of 4 bytes"),
-    ("launch(stream, one, put, x.data.ptr + 2, np.float32(2))", "is no multiple of 4"),
     ("p = x.data.ptr; del x; launch(stream, one, scale, p, np.float32(2), np.int32(32))", "is in no live memory"),
     ("b = device.allocate(8, stream=stream); launch(stream, one, put, x.data.ptr, b)", "takes a number, got Buffer"),
     (
         "h = np.ones(32, 'f'); launch(stream, one, scale, h.ctypes.data, np.float32(2), np.int32(32))",
         "in no live memory",
-    ),
-    (
-        "launch(stream, LaunchConfig(grid=1, block=33), scale, x.data.ptr, np.float32(2), np.int32(33))",
-        "out of bounds|x",
     ),
 ]
 
@@ -89,7 +84,7 @@ def run_text(text: str) -> dict[str, Any]:
 
 
 @pytest.mark.emulator
-@pytest.mark.parametrize(("text", "message"), FAULTS[:-1])
+@pytest.mark.parametrize(("text", "message"), FAULTS)
 def test_a_wrong_argument_is_refused(text: str, message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         run_text(text)
@@ -99,14 +94,14 @@ def test_a_wrong_argument_is_refused(text: str, message: str) -> None:
 def test_an_access_outside_is_refused() -> None:
     from cudakit.errors import EmulationError
 
-    with pytest.raises(EmulationError, match="default_program:2"):
-        run_text(FAULTS[-1][0])
+    with pytest.raises(EmulationError, match=r"default_program:2"):
+        run_text("launch(stream, LaunchConfig(grid=1, block=33), scale, x.data.ptr, np.float32(2), np.int32(33))")
 
 
 @pytest.mark.emulator
 @pytest.mark.parametrize("argument", ["None", "x", "[1]", "(1, 2)", "'text'", "np.zeros(1, 'i4, f4')[0]"])
 def test_an_argument_that_cuda_core_refuses_is_refused(argument: str) -> None:
-    with pytest.raises(TypeError, match="cuda.core's launch takes"):
+    with pytest.raises(TypeError, match=r"cuda\.core's launch takes"):
         run_text(f"launch(stream, one, scale, {argument}, np.float32(2), np.int32(32))")
 
 
