@@ -147,8 +147,6 @@ _NUMBERS = {
     "int32": "int", "uint32": "unsigned int", "int64": "long long", "uint64": "unsigned long long",
     "float16": "unsigned short", "float32": "float", "float64": "double",
 }  # fmt: skip
-#: Null pointer, which Numba passes for the owners of an array's memory.
-_NULL = ctypes.c_void_p(0)
 View = Callable[[Any], tuple[Any, Any]]
 
 
@@ -198,7 +196,7 @@ def _declare(parameters: list[str], of_type: Any, name: str) -> None:
     """Append the declarations of the parameters that Numba's compiled code takes for an argument."""
     for base in _class_names(of_type.__class__):
         if base == "Array":
-            parameters += (f"void* {name}__{part}" for part in ("meminfo", "parent"))
+            parameters += (f"unsigned long long {name}__{part}" for part in ("meminfo", "parent"))
             parameters += (f"long long {name}__size", f"long long {name}__itemsize", f"void* {name}")
             parameters += (f"long long {name}__{part}{n}" for part in ("shape", "stride") for n in range(of_type.ndim))
         elif base == "Record":
@@ -221,7 +219,7 @@ def _declare(parameters: list[str], of_type: Any, name: str) -> None:
 def append_parameters(parameters: list[Any], of_type: Any, value: Any, view: View) -> None:
     """Append the parameters that Numba's compiled code takes for an argument.
 
-    For an array: two null pointers, its numbers of elements and of bytes an element, the array, its shape and strides
+    For an array: two zeros, its numbers of elements and of bytes an element, the array, its shape and strides
     in bytes.
 
     Parameters
@@ -243,7 +241,7 @@ def append_parameters(parameters: list[Any], of_type: Any, value: Any, view: Vie
     for base in _class_names(of_type.__class__):
         if base == "Array":
             array, argument = view(value)
-            parameters += (_NULL, _NULL, int(array.size), array.dtype.itemsize, argument)
+            parameters += (0, 0, int(array.size), array.dtype.itemsize, argument)
             parameters += map(int, (*array.shape, *array.strides))
         elif base == "Record":
             parameters.append(view(value)[1])
