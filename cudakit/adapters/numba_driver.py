@@ -14,7 +14,9 @@ import functools
 import importlib
 import itertools
 import math
+import os
 import re
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -357,11 +359,24 @@ class Function:
 
 
 def _linked(item: Any) -> Any:
-    """Return an input of the linker that Numba was given, as cudakit takes it."""
+    """Return an input of the linker that Numba was given, as cudakit takes it.
+
+    Headers in folders of numba-cuda's setting are included by their whole paths.
+    """
     data = getattr(item, "data", None)
-    if data is None:
+    if data is not None and type(item).__name__ != "CUSource":
+        return data
+    setting = getattr(sys.modules.get("numba.cuda.core.config"), "CUDA_NVRTC_EXTRA_SEARCH_PATHS", "")
+    if data is None and not (setting and str(item).endswith(".cu")):
         return Path(item) if isinstance(item, str) else item
-    return data.decode() if type(item).__name__ == "CUSource" else data
+
+    def whole(match: re.Match[str]) -> str:
+        paths = (Path(folder, match[1]) for folder in setting.split(os.pathsep) if folder)
+        path = next(filter(Path.is_file, paths), None)
+        return match[0] if path is None else f'#include "{path}"'
+
+    text = Path(item).read_text(encoding="utf-8") if data is None else data.decode()
+    return re.sub(r'#\s*include\s*[<"]([^>"]+)[>"]', whole, text)
 
 
 def _name_of(library: Any) -> str:

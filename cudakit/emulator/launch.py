@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
@@ -88,6 +89,10 @@ def _texture(value: Any) -> Argument:
     return Argument(value, "object", Evidence("scalar", type(value).__name__, np.dtype("u8")))
 
 
+#: Number in PTX that may be the address of an array.
+_LITERAL = re.compile(rb"(?<![\w.])[1-9]\d{10,18}(?![\w.])")
+
+
 class EmulatedVariables(NamedTuple):
     """Device variables of a module, kept in host memory."""
 
@@ -152,6 +157,8 @@ class EmulatedImage(Image):
         def read() -> Program:
             return parse(compiled.code.decode())
 
+        literals = np.array([*map(int, _LITERAL.findall(compiled.code))], np.uint64)
+        self._memory.literals = np.concatenate([self._memory.literals, literals])
         module = Module(read(), self._memory, read, self._linked)
         self.codes.append(Code((specialization, *self.ahead), compiled, module))
         return self.codes[-1]

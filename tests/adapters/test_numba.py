@@ -83,9 +83,9 @@ def test_signature_of_numbas_code() -> None:
     head = numba_kernels.signature_of("f", TYPES, names)
     assert head == (
         "void f(unsigned long long x__meminfo, unsigned long long x__parent, long long x__size, "
-        "long long x__itemsize, void* x, long long x__shape0, long long x__shape1, long long x__stride0, long long x__stride1, signed char double_, "
-        "float by, bool flag, double z__real, double z__imag, long long t__0, unsigned short t__1, void* r, "
-        "int argument7, long long when)"
+        "long long x__itemsize, void* x, long long x__shape0, long long x__shape1, long long x__stride0, "
+        "long long x__stride1, signed char double_, float by, bool flag, double z__real, double z__imag, "
+        "long long t__0, unsigned short t__1, void* r, int argument7, long long when)"
     )
     with pytest.raises(NotImplementedError):
         numba_kernels.signature_of("f", [Type()], [])

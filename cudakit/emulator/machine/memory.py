@@ -259,6 +259,8 @@ class Memory:
         self._heap_at: int | None = None
         self._freed: dict[int, tuple[int, str]] = {}
         self.watcher: Watcher | None = None
+        #: Addresses that the code of kernels contains as numbers, as Numba's code does for global device arrays.
+        self.literals: np.ndarray = np.zeros(0, np.uint64)
         self._reached: list[int] = []
         self.clear_lanes()
 
@@ -425,8 +427,8 @@ class Memory:
         return self._covering(address, size)
 
     def _readable(self) -> list[np.ndarray]:
-        """Return all bytes of the launch that may hold pointers, as arrays: its parameters and its allocations."""
-        return [self.parameters[0], *(piece.data for piece in self._allocations.values())]
+        """Return all bytes of the launch that may hold pointers, as arrays: parameters, code and allocations."""
+        return [self.parameters[0], self.literals.view(np.uint8), *(piece.data for piece in self._allocations.values())]
 
     def add_heap(self, heap: Heap) -> None:
         """Let the launch access the blocks of the device's heap."""
