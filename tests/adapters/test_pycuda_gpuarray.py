@@ -587,3 +587,10 @@ def test_positional_out_and_stream_are_deprecated() -> None:
         assert cumath.sqrt(x, out) is out
     with pytest.warns(DeprecationWarning, match="sqrt"):
         check(cumath.sqrt(x, Stream()), np.sqrt(x.get()))
+
+
+def test_one_vector_is_set() -> None:
+    array = to_gpu(np.zeros((2, 2), gpuarray.vec.float3))
+    array[1, 0] = gpuarray.vec.make_float3(1, 2, 3)
+    assert array.get()[1, 0].tolist() == (1, 2, 3)
+    assert not array.get()["x"][0].any()

@@ -56,6 +56,10 @@ def finish_all() -> None:
             order().finish_all()
 
 
+#: Programs fill a device's memory, and the emulator's is the host's.
+_MOST_MEMORY = 2 << 30
+
+
 def init(flags: int = 0) -> None:
     """Do nothing: cudakit needs no call before the first."""
 
@@ -88,8 +92,13 @@ def stop_profiler() -> None:
         call("cuProfilerStop")
 
 
+def emulated_memory() -> int:
+    """Return the bytes of memory that the emulator says it has: a quarter of the host's, 2 GiB at most."""
+    return min(system.memory_bytes() // 4 or _MOST_MEMORY, _MOST_MEMORY)
+
+
 def mem_get_info() -> tuple[int, int]:
-    """Return the free and the total bytes of the device's memory; on the emulator of the host's."""
+    """Return the free and the total bytes of the device's memory."""
     require_context("cuMemGetInfo")
     if devices.has_gpu():
         devices.current_device()
@@ -97,7 +106,7 @@ def mem_get_info() -> tuple[int, int]:
         return int(free), int(total)
     from cudakit.emulator.face import room
 
-    total = system.memory_bytes()
+    total = emulated_memory()
     return max(total - room().usage("device").used - room().usage("managed").used, 0), total
 
 
@@ -143,7 +152,7 @@ class Device:
 
     def total_memory(self) -> int:
         """Return the bytes of the device's memory."""
-        return int(call("cuDeviceTotalMem", self.number)) if devices.has_gpu() else system.memory_bytes()
+        return int(call("cuDeviceTotalMem", self.number)) if devices.has_gpu() else emulated_memory()
 
     def pci_bus_id(self) -> str:
         """Return the PCI address, as ``0000:65:00.0``."""
