@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from types import FrameType
 from typing import Any
 
 from cudakit.adapters.program import Program, exit_status, without_gpu
@@ -20,6 +22,7 @@ from cudakit.streams.witnesses import Call, Witness, Work, is_own, witnessing
 
 _MOST_LAUNCHES = 1000
 _LARGEST = 1 << 30
+_OF_PYTHON = ("cudakit.adapters.numba", "cudakit.adapters.triton")
 
 
 def _name(name: str) -> str:
@@ -108,8 +111,16 @@ class Launches:
         return settings, statements
 
 
+def _is_of_python() -> bool:
+    """Return whether this launch comes from the adapter of Numba or Triton, whose kernels are Python functions."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and not str(frame.f_globals.get("__name__")).startswith(_OF_PYTHON):
+        frame = frame.f_back
+    return frame is not None
+
+
 class _Witness(Witness):
-    """A witness of the kernels that a program launches. Kernels of cudakit's own source are left out."""
+    """A witness of the kernels that a program launches. Kernels without CUDA C++ of its own are left out."""
 
     def __init__(self) -> None:
         self.kernels: dict[Any, Launches] = {}
@@ -120,8 +131,13 @@ class _Witness(Witness):
             return
         instance = call.target.specialization
         source = instance.source.whole or instance.source
-        file = source.origin[0] if source.origin is not None else source.name
-        if is_own(file) or (source.folder is not None and source.folder.is_relative_to(headers.templates_folder())):
+        if source.origin is not None:
+            is_generated = is_own(source.origin[0])
+        elif source.folder is not None:
+            is_generated = source.folder.is_relative_to(headers.templates_folder())
+        else:
+            is_generated = source.code is None or _is_of_python()
+        if is_generated:
             return
         key = source, instance.name_expression, instance.options
         self.kernels.setdefault(key, Launches(instance)).add(call)

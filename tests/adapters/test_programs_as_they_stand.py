@@ -12,6 +12,7 @@ import pytest
 import cudakit as ck
 from cudakit import cli
 from cudakit.adapters import program
+from cudakit.adapters.program_proofs import Launches
 from cudakit.adapters.stand_ins import StandIns
 
 pytestmark = pytest.mark.emulator
@@ -176,6 +177,7 @@ template <typename T> __global__ void plus(T* y, int n) {
 stream = ck.stream()
 plus(stream, ck.cover(10), ck.to_device(np.ones(10), stream), 10)
 ck.ops.sum(ck.to_device(np.ones(10), stream))
+ck.elementwise("T x", "T y", "y = x", "copied")(ck.to_device(np.ones(10), stream))
 print("the program's own", sys.argv[1:])
 sys.exit(4)
 '''
@@ -203,6 +205,18 @@ def test_kernels_of_a_program_are_proved(
     ]
     assert cli.main(["prove", "app.py", "--kernel", "nothing"]) == 1
     assert "app.py launches no kernel nothing on the emulator: there is nothing to prove" in capsys.readouterr().err
+
+
+def test_premises_hold_in_all_launches() -> None:
+    def premises(*facts: dict[str, int]) -> list[str]:
+        return Launches(None, facts=[*facts]).statements()  # type: ignore[arg-type]
+
+    first = {"n": 4, "w": 2, "len(x)": 8, "len(y)": 3, "minus": -1}
+    sizes = [f"0 <= {name} <= {1 << 30}" for name in "nw"]
+    assert premises(first) == [*sizes, "n <= len(x)", "w <= len(x)", "n * w <= len(x)", "w <= len(y)"]
+    second = first | {"w": 9, "len(y)": 5}
+    assert premises(first, second) == [*sizes, "n <= len(x)", "len(y) >= 3"]
+    assert premises(first, {"len(y)": 2}) == ["len(y) >= 2"]
 
 
 def test_proofs_of_a_program_that_fails(
