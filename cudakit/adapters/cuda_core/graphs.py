@@ -356,6 +356,9 @@ class Graph(MadeByOthers):
         """Number of the graph; 0 once it is closed."""
         return 0 if self.is_closed else id(self)
 
+    def __getitem__(self, node: Any) -> NoReturn:
+        raise CoreError("graph[node]: the emulator builds graphs by launches, which make no nodes")
+
     def close(self) -> None:
         """Close the graph."""
         self.is_closed = True

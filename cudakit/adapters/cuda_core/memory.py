@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from cuda.core import DeviceMemoryResourceOptions, ManagedMemoryResourceOptions, PinnedMemoryResourceOptions
@@ -270,8 +270,7 @@ class _Resource(MemoryResource):
 
     _memory_type: Any = "device"
     _needs_stream = True
-    is_ipc_enabled = False
-    is_mapped = False
+    is_closed = is_ipc_enabled = is_mapped = False
     uuid = None
 
     def allocate(self, size: int, *, stream: Any = None) -> Buffer:
@@ -297,6 +296,25 @@ class _Resource(MemoryResource):
     def handle(self) -> int:
         """Number of the resource."""
         return id(self)
+
+    @property
+    def allocation_handle(self) -> NoReturn:
+        """Raise: memory of the emulator stays in its process."""
+        raise _other_process("allocation_handle")
+
+    @classmethod
+    def from_allocation_handle(cls, *arguments: Any) -> NoReturn:
+        """Raise: memory of the emulator stays in its process."""
+        raise _other_process("from_allocation_handle")
+
+    @staticmethod
+    def from_registry(uuid: Any) -> NoReturn:
+        """Raise: memory of the emulator stays in its process."""
+        raise _other_process("from_registry")
+
+    def register(self, uuid: Any) -> NoReturn:
+        """Raise: memory of the emulator stays in its process."""
+        raise _other_process("register")
 
     @property
     def is_handle_owned(self) -> bool:
@@ -411,6 +429,10 @@ class GraphMemoryResource(_Resource):
 
     def trim(self) -> None:
         """Do nothing: the emulator keeps no free memory."""
+
+
+def _other_process(name: str) -> CoreError:
+    return CoreError(f"{name} shares memory between processes: that needs a GPU's driver")
 
 
 def _no_ipc(options: Any) -> None:

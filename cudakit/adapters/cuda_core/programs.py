@@ -263,7 +263,7 @@ class ObjectCode(MadeByOthers):
 
     @property
     def is_ptx(self) -> bool:
-        """Whether the code's bytes are PTX whatever its type: linked code is."""
+        """Whether the code's bytes are PTX. Linked code of any type is PTX."""
         return self._bytes is not None and not self._bytes.startswith(b"\x7fELF")
 
     @property
