@@ -60,7 +60,7 @@ def as_error(error: Exception) -> Exception:
     if isinstance(error, Error):
         return error
     if isinstance(error, errors.CompileError):
-        return CompileError("compilation failed", error.options, stderr=text)
+        return CompileError("compilation failed", error.options, stderr=text.partition("\noptions: ")[0])
     if isinstance(error, EmulationError) and not isinstance(error, errors.ArgumentError):
         return KernelFault(text)
     if not isinstance(error, errors.LaunchError) and "CUDA" not in type(error).__name__:

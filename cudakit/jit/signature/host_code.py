@@ -229,9 +229,11 @@ class _Cutter:
                 yield "".join(f"namespace {part} {{ " for part in parts) + "}" * len(parts)
 
     def implicit_headers(self) -> list[str]:
-        """Return the headers that nvcc includes implicitly, and whose names are used."""
+        """Return the headers that nvcc includes implicitly, and whose names are used and not the program's own."""
+        own = {name for item in self._reached for name in item.names}
+        used = self.used - own
         wide = any(re.search(r"\busing\s+(?:namespace\s+)?std\b", item.piece.text) for item in self._reached)
-        return headers_of(self.used | ({f"std::{name}" for name in self.used} if wide else set()))
+        return headers_of(used | ({f"std::{name}" for name in used} if wide else set()))
 
     def bracketed_headers(self) -> Iterator[str]:
         """Yield headers that are included inside braces, as in ``extern "C" {``; C++ headers cannot stand there."""

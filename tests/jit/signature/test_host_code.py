@@ -675,3 +675,8 @@ def test_overloads_for_the_hosts_types_go() -> None:
     """
     assert "at::Half" not in device_text(text)
     ck.Kernel(text, host_code="skip")["float"].compile(arch="sm_90", target="ptx")
+
+
+def test_a_name_of_the_programs_own_includes_no_header() -> None:
+    assert "cuda_fp16" not in device_text("__global__ void half(float* x) { *x *= 0.5f; }")
+    assert "cuda_fp16" in device_text("__global__ void f(half* x) { *x = 0; }")
