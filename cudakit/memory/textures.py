@@ -72,7 +72,8 @@ def texture(
         - ``array``: a copy of the texels as of this call, in the layout that ``tex1D``, ``tex2D`` and ``tex3D``
           read. The call waits for all earlier work of the GPU.
         - ``linear``: the array's own memory, so later changes are visible. One dimension is read by ``tex1Dfetch``,
-          which returns zero outside. Two dimensions are read by ``tex2D``.
+          which returns zero outside. Two dimensions are read by ``tex2D``; their rows may begin at a pitch, as those
+          of ``ck.memory.empty_pitched``.
     layered : bool
         Whether the first axis counts layers, for ``tex1DLayered``, ``tex2DLayered`` and ``texCubemap`` (6 layers a
         cube). On the emulator only.
@@ -203,10 +204,20 @@ def _check_memory(
     if memory == "linear":
         if layered:
             raise ArgumentError("a layered texture is of array memory, not linear")
-        if not array.flags.c_contiguous:
+        if not array.flags.c_contiguous and not _is_pitched(array, rank):
             raise ArgumentError("linear memory is contiguous, in C order; copy the array, or take memory='array'")
         if rank == 1 and (filter == "linear" or normalized):
             raise ArgumentError("linear memory of one dimension is read by tex1Dfetch: no filter, texels counted")
+
+
+def _is_pitched(array: Any, rank: int) -> bool:
+    """Return whether an array of two dimensions has contiguous rows, which begin at a pitch."""
+    step = array.dtype.itemsize
+    for extent, stride in zip(reversed(array.shape[1:]), reversed(array.strides[1:]), strict=True):
+        if stride != step:
+            return False
+        step *= extent
+    return rank == 2 and bool(array.strides[0] >= step)
 
 
 def _on_gpu(
@@ -247,7 +258,7 @@ def _on_gpu(
             resource = ResourceDescriptor.from_linear(_buffer(array), format=array.dtype, num_channels=channels)
         else:
             sides = {"width": shape[1], "height": shape[0], "pitch_bytes": array.strides[0]}
-            buffer = _buffer(array)
+            buffer = _buffer(array, array.strides[0] * shape[0])
             resource = ResourceDescriptor.from_pitch2d(buffer, format=array.dtype, num_channels=channels, **sides)
         return device.create_texture_object(resource=resource, options=options)
 
@@ -269,11 +280,11 @@ def _opaque(device: Any, array: Any, shape: tuple[int, ...], channels: int) -> A
     return result
 
 
-def _buffer(array: Any) -> Any:
-    """Return the memory of a CuPy array, and keep the array alive with it."""
+def _buffer(array: Any, size: int | None = None) -> Any:
+    """Return the memory of a CuPy array, of `size` bytes or its own, and keep the array alive with it."""
     from cuda.core import Buffer
 
-    return Buffer.from_handle(array.data.ptr, array.nbytes, owner=array)
+    return Buffer.from_handle(array.data.ptr, array.nbytes if size is None else size, owner=array)
 
 
 def surface(array: Any, *, channels: Literal[1, 2, 4] = 1, layered: bool = False) -> SurfaceObject | EmulatedSurface:

@@ -222,14 +222,14 @@ def test_a_texture_reference_reads_rows_and_fractions() -> None:
     module = SourceModule("""
         texture<unsigned char, 2, cudaReadModeNormalizedFloat> image;
         __global__ void sample(float* x) { x[threadIdx.x] = tex2D(image, threadIdx.x, 1); }""")
-    memory, pitch = drv.mem_alloc_pitch(4, 2, 4)
+    memory, pitch = drv.mem_alloc_pitch(8, 2, 4)
     drv.memset_d8(memory, 0, 2 * pitch)
-    drv.memcpy_htod(int(memory) + pitch, np.array([0, 255, 51, 0], np.uint8))
+    drv.memcpy_htod(int(memory) + pitch, np.array([0, 255, 51, 102, 7], np.uint8))
     layout = drv.ArrayDescriptor()
     layout.width, layout.height, layout.num_channels = 4, 2, 1
     layout.format = drv.array_format.UNSIGNED_INT8
     module.get_texref("image").set_address_2d(memory, layout, pitch)
-    assert run(module, "sample").tolist() == pytest.approx([0, 1, 0.2, 0], abs=1e-6)
+    assert run(module, "sample", 6).tolist() == pytest.approx([0, 1, 0.2, 0.4, 0.4, 0.4], abs=1e-6)
 
 
 def test_a_surface_reference_writes_an_array() -> None:

@@ -64,6 +64,10 @@ def test_linear_memory_is_the_arrays_own() -> None:
     assert int(line.source.handle) == 1 << 20
     plane = ck.texture(DeviceArray((4, 8), "f4"), memory="linear", filter="linear").resource
     assert (plane.kind, plane.width, plane.height, plane.pitch_bytes) == ("pitch2d", 8, 4, 32)
+    rows = DeviceArray((4, 8), "f4")
+    rows.strides, rows.flags = (512, 4), SimpleNamespace(c_contiguous=False)
+    plane = ck.texture(rows, memory="linear").resource
+    assert (plane.width, plane.height, plane.pitch_bytes, plane.source.size) == (8, 4, 512, 2048)
 
 
 @pytest.mark.usefixtures("made")

@@ -177,16 +177,14 @@ class TextureReference:
         return self.object
 
     def _of_memory(self, modes: tuple[Any, ...], words: dict[str, Any]) -> Any:
-        devptr, width, height, pitch = self._memory or (0, 0, 0, 0)
+        address, width, height, pitch = self._memory or (0, 0, 0, 0)
         dtype, channels = dtype_of_format(self._format[0]), self._format[1]
         last = (channels,) * (channels > 1)
         if not height:
-            size = width
-            array = array_at(devptr, (size // dtype.itemsize // channels, *last), dtype)
+            array = array_at(address, (width // dtype.itemsize // channels, *last), dtype)
             return texture(array, memory="linear", channels=channels, read=words["read"])  # type: ignore[arg-type]
-        # Rows at a pitch are one array of longer rows.
-        columns = pitch // dtype.itemsize // channels
-        array = array_at(devptr, (height, columns, *last), dtype)
+        steps = (pitch, dtype.itemsize * channels, dtype.itemsize)[: 2 + len(last)]
+        array = array_at(address, (height, width, *last), dtype, steps)
         return texture(array, memory="linear", channels=channels, address=modes[:2], **words)  # type: ignore[arg-type]
 
 
