@@ -137,7 +137,7 @@ def _section(part: str, members: list[str]) -> list[str]:
             uses.setdefault(use, []).append(f"`{name.partition('.')[2]}`")
     rows += [(", ".join(group), f"missing: {use}") for use, group in uses.items()]
     lines = ["| name | |", "|---|---|", *(f"| {group} | {text} |" for group, text in rows)]
-    return [f"\n#### pycuda.{part}\n", *lines]
+    return [f"\n### pycuda.{part}\n", *lines]
 
 
 def table() -> str:
@@ -151,7 +151,7 @@ def table() -> str:
             lines += _section(part, members)
     count = len([name for name in names() if state_of(name) is None])
     absent = [part for part in by_module if part in pycuda.ABSENT]
-    lines += ["\n#### Missing modules\n", "| module | names | |", "|---|---|---|"]
+    lines += ["\n### Missing modules\n", "| module | names | |", "|---|---|---|"]
     lines += [f"| `pycuda.{part}` | {len(by_module[part])} | {pycuda.ABSENT[part]} |" for part in absent]
     head = f"{count} of {len(names())} names are there, members of classes included."
     return f"{head}\n" + "\n".join(lines) + "\n\n"
