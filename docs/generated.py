@@ -79,8 +79,12 @@ LINK = re.compile(r"\]\((\w+)\.py\)")
 
 
 def modules() -> list[str]:
-    """Return the public modules: `cudakit`, and those that it names."""
-    return ["cudakit", *(f"cudakit.{name}" for name in ck.__all__ if inspect.ismodule(getattr(ck, name)))]
+    """Return the public modules: `cudakit`, those that it names, and those that these name."""
+    result = ["cudakit"]
+    for module in result:
+        namespace = importlib.import_module(module)
+        result += [f"{module}.{name}" for name in public(module) if inspect.ismodule(getattr(namespace, name))]
+    return result
 
 
 def public(module: str) -> list[str]:
