@@ -522,7 +522,7 @@ def _proofs_of_program(options: argparse.Namespace) -> Iterator[ProgramProof]:
         print(f"cudakit: {program} ended early: {error}", file=sys.stderr)
     kernels = [kernel for kernel in kernels if options.kernel in (None, kernel.instance.kernel)]
     if not kernels:
-        subject = "kernel of its own" if options.kernel is None else f"kernel {options.kernel}"
+        subject = "kernel of its own CUDA C++" if options.kernel is None else f"kernel {options.kernel}"
         raise CudakitError(f"{program} launches no {subject} on the emulator: there is nothing to prove")
     yield from proofs_of_launches(kernels, options.timeout, options.arch)
 

@@ -485,6 +485,9 @@ class _Stepping(Witness):
                 except ArgumentError:
                     return
                 session.run()
+                if session.is_over and not session.error:  # the line is another kernel's of the same source
+                    session.rewind()
+                    return
             self.has_stopped = True
             session.interact()
             # The program's own run repeats what this run has written.

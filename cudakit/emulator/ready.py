@@ -134,7 +134,7 @@ class EmulatedThreads(Emulated):
     @cached_property
     def source(self) -> tuple[str, str]:
         """Name that the compiler has for the source, and the source itself."""
-        return self.specialization.source.name, self.specialization.own_text
+        return self.specialization.source.name, self.specialization.written_text
 
     @cached_property
     def pointers(self) -> dict[str, str]:

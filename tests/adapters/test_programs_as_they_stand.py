@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -248,6 +249,11 @@ def test_pycuda_in_other_commands(
     assert "app.py:12): 4 bytes at" in out
     assert str(tmp_path) not in out
     assert cli.main(["inspect", "-m", "app"]) == 1
+    assert "__global__ void twice(float* x, int n)" in capsys.readouterr().out
+    written(tmp_path, text.replace("x[i + n] = 2", "x[i] = 2"))
+    monkeypatch.setattr("sys.stdin", io.StringIO("q\n"))
+    assert cli.main(["debug", "app.py:12"]) == 0
+    assert "->   12 __global__ void wrong(float* x, int n)" in capsys.readouterr().out
     assert cli.main(["check", "app.py", "--pycuda=theirs"]) == 1
     assert "--pycuda=theirs needs a GPU" in capsys.readouterr().err
     with pytest.raises(SystemExit):

@@ -185,6 +185,7 @@ class Session:
     """A session that is stepped through without anybody who types."""
 
     done: list[Any]
+    is_over, error = False, ""
 
     def __init__(self, *given: Any) -> None:
         self.done.append(("begin", given[1], given[4]))

@@ -316,8 +316,8 @@ def begin(
         schedule=stream.schedule,
     )
     specialization = ready.specialization
-    lines = Lines(ready.loaded, specialization.source, specialization.own_text, ready.placed)
-    program = Program(dwarf.read(text), specialization.own_text, dict(specialization.template_arguments))
+    lines = Lines(ready.loaded, specialization.source, specialization.written_text, ready.placed)
+    program = Program(dwarf.read(text), specialization.written_text, dict(specialization.template_arguments))
     before = stream.clock
     return Session(launch, lines, program, checks, lambda: stream.pass_time(until=before + launch.steps), interact)
 

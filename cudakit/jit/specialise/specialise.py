@@ -478,6 +478,11 @@ class Specialization(NamedTuple):
         return edited(self.source.text, self.edits) if self.edits else self.source.text
 
     @property
+    def written_text(self) -> str:
+        """The user's source, by whose lines the compiler counts: of an nvcc program with its host's part."""
+        return self.source.whole.text if self.source.whole is not None else self.own_text
+
+    @property
     def text(self) -> str:
         """The whole source that is compiled; ``#line`` separates generated lines from the user's."""
         name = f'#line 1 "{escaped(self.source.name)}"\n'
