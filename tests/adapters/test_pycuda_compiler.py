@@ -95,10 +95,16 @@ def test_a_program_for_nvcc_compiles() -> None:
         ("cuComplex.h", "cuFloatComplex z = make_cuFloatComplex(1, 2); z = cuCmulf(z, z); x[0] = cuCimagf(z);"),
         ("pycuda-complex.hpp", "pycuda::complex<float> z(1, 2); z = z * z; x[0] = z.imag();"),
         ("cuda_fp16.h", "__half h = __float2half(4.0f); x[0] = __half2float(h);"),
-        ("curand_kernel.h", "curandState s; curand_init(1, 0, 0, &s); x[0] = curand_uniform(&s) < 2 ? 4 : 0;"),
-        ("cooperative_groups.h", "x[0] = cooperative_groups::this_thread_block().size() + 3;"),
+        pytest.param(
+            "curand_kernel.h", "curandState s; curand_init(1, 0, 0, &s); x[0] = curand_uniform(&s) < 2 ? 4 : 0;",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "cooperative_groups.h", "x[0] = cooperative_groups::this_thread_block().size() + 3;",
+            marks=pytest.mark.slow,
+        ),
     ],
-)
+)  # fmt: skip
 def test_headers_of_programs_are_here(header: str, code: str) -> None:
     module = SourceModule(f"#include <{header}>\n__global__ void f(float* x) {{ {code} }}", no_extern_c=True)
     assert run(module, "f", 1)[0] == 4

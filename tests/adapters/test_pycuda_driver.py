@@ -242,6 +242,13 @@ def test_pointers_point_inside_of_memory(module: Any) -> None:
     assert read(memory, 3).tolist() == [2, 4, 0]
 
 
+def test_integers_are_passed_by_their_bytes() -> None:
+    module = SourceModule("__global__ void f(double* x, unsigned a, long long b) { x[0] = a; x[1] = b; }")
+    result = np.zeros(2)
+    module.get_function("f")(drv.Out(result), np.int32(-1), np.uint64(2**64 - 5), block=(1, 1, 1))
+    assert result.tolist() == [2**32 - 1, -5]
+
+
 def test_shared_memory_and_variables(module: Any) -> None:
     memory = filled()
     module.get_function("reverse")(memory, block=(64, 1, 1), shared=A.nbytes)
@@ -467,7 +474,9 @@ def test_contexts_are_a_stack_for_each_thread() -> None:
     assert drv.Context.get_current() is inner is drv.Context.attach()
     drv.Context.pop()
     assert drv.Context.get_current() is outer
+    inner.push()
     inner.detach()
+    assert drv.Context.get_current() is outer
     with pytest.raises(drv.LogicError, match="detached already"):
         inner.detach()
     with pytest.raises(drv.LogicError, match="detached"):
