@@ -2,7 +2,7 @@
 
 namespace cudakit {
 
-/// A generator of PyCUDA's interface. BITS 0: Philox, by `key`, `number` of the stream and position. BITS 32 or 64: Sobol's
+/// A generator of PyCUDA's interface: a row of the states. BITS 0: Philox, by `key`, `number` of the stream and position. BITS 32 or 64: Sobol's
 /// sequence, where `number` is added to all words.
 struct generator {
     unsigned long long key, number, position;
@@ -90,7 +90,7 @@ __device__ T drawn(unsigned long long word, double first, double second, T old) 
 
 // out[k] = the next number of generator k mod `generators`, of a distribution.
 //
-// Shapes: states (generators), directions (generators, BITS) or none, out (n); T is float, double or an integer of 32 or 64 bits.
+// Shapes: states (generators, 3), directions (generators, BITS) or none, out (n); T is float, double or an integer of 32 or 64 bits.
 // Threads: thread t draws the numbers t, t + generators, … with the state t.
 // Memory: sizeof(T) bytes written an element, each state once.
 // Preconditions: the grid has as many threads as there are states, or at least n.
@@ -98,21 +98,21 @@ __device__ T drawn(unsigned long long word, double first, double second, T old) 
 // Source: Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (2011); Sobol, On the distribution of points in a cube (1967).
 template <int BITS, int LAW, typename T>
 __global__ void draw(
-    cudakit::generator* states, const unsigned long long* directions, long long generators, T* out, long long n, double first,
+    unsigned long long* states, const unsigned long long* directions, long long generators, T* out, long long n, double first,
     double second) {
     const long long t = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (t >= generators || t >= n) return;
-    cudakit::generator state = states[t];
+    cudakit::generator state = {states[3 * t], states[3 * t + 1], states[3 * t + 2]};
     for (long long k = t; k < n; k += generators)
         out[k] = cudakit::drawn<BITS, LAW, T>(
             cudakit::next_word<BITS>(state, directions + (BITS ? t * BITS : 0)), first, second,
             LAW == cudakit::POISSON_OF_OUT ? out[k] : T(0));
-    states[t] = state;
+    states[3 * t + 2] = state.position;
 }
 
-// states[t].position += positions · count, states[t].number += streams · count, where count is counts[t], or 1 unless COUNTED.
+// states[t][2] += positions · count, states[t][1] += streams · count, where count is counts[t], or 1 unless COUNTED.
 //
-// Shapes: states (generators), counts (generators) or none.
+// Shapes: states (generators, 3), counts (generators) or none.
 // Threads: a thread for each state.
 // Memory: 24 bytes read and written a state.
 // Preconditions: none.
@@ -120,11 +120,11 @@ __global__ void draw(
 // Source: as `draw`.
 template <int COUNTED>
 __global__ void skip(
-    cudakit::generator* states, const unsigned long long* counts, long long generators, unsigned long long positions,
+    unsigned long long* states, const unsigned long long* counts, long long generators, unsigned long long positions,
     unsigned long long streams) {
     const long long t = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (t >= generators) return;
     const unsigned long long count = COUNTED ? counts[t] : 1;
-    states[t].position += positions * count;
-    states[t].number += streams * count;
+    states[3 * t + 1] += streams * count;
+    states[3 * t + 2] += positions * count;
 }

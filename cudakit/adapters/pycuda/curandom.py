@@ -24,7 +24,8 @@ from cudakit.jit.load.config import cover
 from cudakit.kernel.kernel import Kernel
 from cudakit.random.generator import default_rng
 
-_STATE = np.dtype([("key", np.uint64), ("number", np.uint64), ("position", np.uint64)])
+#: Columns of the states.
+_KEY, _NUMBER, _POSITION = range(3)
 _UNIFORM, _NORMAL, _LOG_NORMAL, _POISSON, _POISSON_OF_OUT = range(5)
 _FLOATS = tuple(map(np.dtype, ("float32", "float64")))
 
@@ -119,7 +120,7 @@ class _Generators:
     block_count, generators_per_block : int
         Their product is the number of generators, the same on every device.
     state : GPUArray
-        States of the generators.
+        States of the generators: keys, numbers of streams and positions, an array of shape (count, 3) of uint64.
     generator_bits : int
         Bits of a word.
     """
@@ -280,9 +281,9 @@ class _Pseudorandom(_Generators):
                 f"{type(self).__name__}: seed_getter: expected a GPUArray of {self._count} int32, got "
                 f"{shortened(seeds)}"
             )
-        states = np.zeros(self._count, _STATE)
-        states["key"] = seeds.get().ravel().astype(np.uint32) + (np.uint64(self._tag) << np.uint64(32))
-        states["number"], states["position"] = np.arange(self._count), offset
+        states = np.zeros((self._count, 3), np.uint64)
+        states[:, _KEY] = seeds.get().ravel().astype(np.uint32) + (np.uint64(self._tag) << np.uint64(32))
+        states[:, _NUMBER], states[:, _POSITION] = np.arange(self._count), offset
         super().__init__(states)
 
     def call_skip_ahead_sequence(self, i: int, stream: Any = None) -> None:
@@ -335,12 +336,12 @@ class _Quasirandom(_Generators):
                     f"{type(self).__name__}: {name}: expected a GPUArray of {dtype} with shape {shape}, got "
                     f"{shortened(value)}"
                 )
-        states = np.zeros(self._count, _STATE)
+        states = np.zeros((self._count, 3), np.uint64)
         # Words of 32 bits are the upper halves of words of 64.
         shift = np.uint64(64 - bits)
-        states["position"] = offset
+        states[:, _POSITION] = offset
         if scramble_vector is not None:
-            states["number"] = scramble_vector.get().astype(np.uint64) << shift
+            states[:, _NUMBER] = scramble_vector.get().astype(np.uint64) << shift
         _Generators.__init__(self, states, gpuarray.to_gpu(dir_vector.get().astype(np.uint64) << shift))
 
 
