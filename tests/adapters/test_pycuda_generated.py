@@ -17,7 +17,7 @@ from cudakit.adapters.pycuda.reduction import ReductionKernel
 from cudakit.adapters.pycuda.scan import ExclusiveScanKernel, InclusiveScanKernel
 from cudakit.adapters.pycuda.sobol import direction_vectors, primitive_polynomials
 from cudakit.adapters.pycuda.streams import Stream
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, EmulationError
 
 pytestmark = pytest.mark.filterwarnings("ignore::cudakit.EmulatorWarning")
 
@@ -438,8 +438,23 @@ def test_pinned_memory_comes_from_a_pool() -> None:
     del array
     gc.collect()
     assert (pool.active_blocks, pool.held_blocks) == (0, 1)
+    pair = pool.allocate(2, [("x", "f4"), ("y", "i4")])
+    pair[1] = (1.5, 3)
+    assert pair.dtype.names == ("x", "y")
+    assert pair[1].tolist() == (1.5, 3)
     with pytest.raises(ArgumentError, match="order 'C' or 'F'"):
         pool.allocate(3, np.int32, "A")
+
+
+@pytest.mark.emulator
+def test_an_array_of_a_pool_is_read_after_its_copy() -> None:
+    array = tools.PageLockedMemoryPool().allocate(100, np.float32)
+    memory, stream = driver.to_device(np.ones(100, np.float32)), Stream()
+    driver.memcpy_dtoh_async(array, memory, stream)
+    with pytest.raises(EmulationError, match="is read before"):
+        array.sum()
+    stream.synchronize()
+    assert array.sum() == 100
 
 
 def test_c_types_and_dtypes() -> None:

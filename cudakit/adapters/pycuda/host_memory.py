@@ -49,15 +49,20 @@ class HostPointer(DeviceAllocation):
         self.__array_interface__ = {
             "data": data, "shape": shape, "strides": strides, "typestr": dtype.str, "descr": dtype.descr, "version": 3,
         }  # fmt: skip
-        array = np.asarray(self)
-        array = array if array.dtype == dtype else array.view(dtype)
-        viewed = backend_of(default_stream()).handed_out(array, default_stream())
-        if viewed is array:
-            return array
-        viewed_class: Any = type(viewed)
-        based: Any = viewed.view(_with_base(viewed_class))
-        based.holder = self
-        return based  # type: ignore[no-any-return]
+        return array_of(self, dtype)
+
+
+def array_of(holder: Any, dtype: np.dtype) -> np.ndarray:
+    """Return the array of an object with an ``__array_interface__``; the object is the array's ``base``."""
+    array = np.asarray(holder)
+    array = array if array.dtype == dtype else array.view(dtype)
+    viewed = backend_of(default_stream()).handed_out(array, default_stream())
+    if viewed is array:
+        return array
+    viewed_class: Any = type(viewed)
+    based: Any = viewed.view(_with_base(viewed_class))
+    based.holder = holder
+    return based  # type: ignore[no-any-return]
 
 
 @functools.cache

@@ -9,9 +9,9 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from cudakit.adapters.pycuda import driver
 from cudakit.adapters.pycuda.allocations import DeviceAllocation, mem_alloc
 from cudakit.adapters.pycuda.errors import LogicError, MemoryError
+from cudakit.adapters.pycuda.host_memory import array_of, pagelocked_empty
 from cudakit.errors import ArgumentError
 
 _Block = TypeVar("_Block")
@@ -217,9 +217,7 @@ class PageLockedMemoryPool(_Pool[np.ndarray]):
 
     def __init__(self, allocator: PageLockedAllocator | None = None) -> None:
         flags = (allocator or PageLockedAllocator()).flags
-        super().__init__(
-            lambda size: driver.pagelocked_empty(max(size, 1), np.uint8, mem_flags=flags), lambda block: None
-        )
+        super().__init__(lambda size: pagelocked_empty(max(size, 1), np.uint8, mem_flags=flags), lambda block: None)
 
     def allocate(self, shape: int | Sequence[int], dtype: Any, order: str = "C") -> np.ndarray:
         """Return an array in pinned host memory, not initialised; its ``base`` is a `PooledHostAllocation`.
@@ -232,4 +230,4 @@ class PageLockedMemoryPool(_Pool[np.ndarray]):
         if order not in ("C", "F"):
             raise ArgumentError(f"PageLockedMemoryPool.allocate: expected order 'C' or 'F', got {order!r}")
         extents = (int(shape),) if isinstance(shape, int | np.integer) else tuple(map(int, shape))
-        return np.asarray(PooledHostAllocation(self, extents, np.dtype(dtype), order))
+        return array_of(PooledHostAllocation(self, extents, np.dtype(dtype), order), np.dtype(dtype))
