@@ -45,7 +45,7 @@ NOTES = {
     "DeviceMemoryResource": "no pool: memory is freed with its last array; no IPC",
     "DeviceResources": "`workqueue` raises",
     "Event": "`end - begin` is NaN; no IPC",
-    "GraphMemoryResource": "memory of a graph is allocated while it is built",
+    "GraphMemoryResource": "memory is allocated while the graph is built, and stays",
     "Kernel": "handles are the emulator's",
     "LegacyPinnedMemoryResource": "",
     "Linker": "joins PTX; the code of the result is PTX",

@@ -30,7 +30,7 @@ def array_at(address: int) -> Any:
 class _Bytes:
     """Bytes of an allocation, for `numpy.asarray`. They keep the allocation alive."""
 
-    def __init__(self, owner: np.ndarray, address: int, size: int) -> None:
+    def __init__(self, owner: Any, address: int, size: int) -> None:
         self.owner = owner
         interface = {"data": (address, False), "shape": (size,), "typestr": "|u1", "version": 3}
         self.__array_interface__ = interface
@@ -58,7 +58,7 @@ class Buffer:
 
     @staticmethod
     def from_handle(ptr: Any, size: int, mr: Any = None, owner: Any = None, *, stream: Any = None) -> Buffer:
-        """Return a buffer of memory that the device has at an address.
+        """Return a buffer of memory at an address: the device's, or the host's that `owner` or `mr` keeps alive.
 
         Raises
         ------
@@ -72,9 +72,17 @@ class Buffer:
         if not size:
             return Buffer._of(np.empty(0, np.uint8), mr, owner)
         array = array_at(int(ptr))
-        if array is None or array.size < size:
-            raise CoreError(f"Buffer.from_handle: the device has no {size} bytes of memory at {int(ptr):#x}")
-        return Buffer._of(array[:size], mr, owner)
+        if array is not None and array.size >= size:
+            return Buffer._of(array[:size], mr, owner)
+        if mr is None and owner is None:
+            raise CoreError(
+                f"Buffer.from_handle: the device has no {size} bytes of memory at {int(ptr):#x}; for memory of "
+                "the host give owner=, the object that keeps it alive"
+            )
+        host = np.asarray(_Bytes(owner if mr is None else mr, int(ptr), size))
+        if mr is not None and mr.is_device_accessible:
+            room().register(host)
+        return Buffer._of(host, mr, owner)
 
     @classmethod
     def from_ipc_descriptor(cls, mr: Any, ipc_descriptor: Any, *, stream: Any = None) -> Buffer:
@@ -122,18 +130,22 @@ class Buffer:
     @property
     def device_id(self) -> int:
         """Device of the memory; -1 for pinned memory of the host."""
-        return 0 if self._resource is None else int(self._resource.device_id)
+        if self._resource is None:
+            return 0 if self.is_device_accessible else -1
+        return int(self._resource.device_id)
 
     @property
     def is_device_accessible(self) -> bool:
         """Whether kernels reach the memory."""
-        return True if self._resource is None else bool(self._resource.is_device_accessible)
+        if self._resource is None:
+            return not self._size or room().at(self.handle) is not None
+        return bool(self._resource.is_device_accessible)
 
     @property
     def is_host_accessible(self) -> bool:
         """Whether the host reaches the memory."""
         if self._resource is None:
-            return room().is_of_the_host(self._array)
+            return room().is_of_the_host(self._array) or not self.is_device_accessible
         return bool(self._resource.is_host_accessible)
 
     @property
@@ -280,11 +292,19 @@ class _Resource(MemoryResource):
         if size < 0:
             raise ValueError(f"size must be >= 0, got {size}")
         if stream is not None:
-            stream_of(stream, "allocate")
+            self._check_capture(stream_of(stream, "allocate").recorder is not None)
         array = memory.empty(int(size), np.uint8, self._memory_type)
         if self._memory_type == "pinned":
             room().register(array)
         return Buffer._of(as_device(array), self)
+
+    def _check_capture(self, is_capturing: bool) -> None:
+        """Raise for a stream of a graph that is being built, whose memory comes from a GraphMemoryResource."""
+        if is_capturing and self._needs_stream:
+            raise RuntimeError(
+                f"{type(self).__name__} cannot perform memory operations on a capturing stream (consider using "
+                "GraphMemoryResource)."
+            )
 
     def deallocate(self, ptr: Any, size: int, *, stream: Any = None) -> None:
         """Do nothing: a buffer's memory is freed with its arrays."""
@@ -422,10 +442,22 @@ class SynchronousMemoryResource(_Resource):
 
 
 class GraphMemoryResource(_Resource):
-    """A stand-in for ``cuda.core.GraphMemoryResource``: memory for launches of a graph."""
+    """A stand-in for ``cuda.core.GraphMemoryResource``: memory for launches of a graph. The device has one."""
+
+    _only: GraphMemoryResource | None = None
+
+    def __new__(cls, device_id: Any = 0) -> GraphMemoryResource:
+        parts.Device(device_id)
+        if cls._only is None:
+            cls._only = super().__new__(cls)
+        return cls._only
 
     def __init__(self, device_id: Any = 0) -> None:
-        parts.Device(device_id)
+        super().__init__()
+
+    def _check_capture(self, is_capturing: bool) -> None:
+        if not is_capturing:
+            raise RuntimeError("GraphMemoryResource cannot perform memory operations on a non-capturing stream.")
 
     def trim(self) -> None:
         """Do nothing: the emulator keeps no free memory."""

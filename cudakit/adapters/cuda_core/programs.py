@@ -87,7 +87,7 @@ class Program:
         source_type = str(code_type).lower()
         if source_type not in ("c++", "ptx", "nvvm"):
             languages = ("c++", "ptx", "nvvm")
-            raise RuntimeError(f"Unsupported code_type={code_type!r} (supported_code_types={languages})")
+            raise RuntimeError(f"Unsupported code_type={source_type!r} (supported_code_types={languages})")
         if source_type != "nvvm" and not isinstance(code, str):
             raise TypeError(f"a program of {source_type} is a str, got {shortened(code)}")
         self._options = of_options(ProgramOptions, _own(ProgramOptions, options), "Program options")
@@ -140,7 +140,7 @@ class Program:
         CoreCompileError
             With the compiler's log.
         """
-        allowed = {"c++": ("cubin", "ptx", "ltoir"), "ptx": ("cubin", "ptx"), "nvvm": ("cubin", "ptx", "ltoir")}
+        allowed = {"c++": ("cubin", "ptx", "ltoir"), "ptx": ("cubin", "ptx"), "nvvm": ("ptx", "ltoir")}
         target = _format_of(target_type, allowed[self._code_type], f"Program of {self._code_type}")
         name = self._options.name or ""
         if self._code_type == "ptx":
@@ -240,7 +240,6 @@ class ObjectCode(MadeByOthers):
             ptx += _SET_CONDITION
         self._ptx, self.code_type, self._name = ptx, code_type, name
         self._mapping, self._bytes, self.signatures, self._make = dict(mapping), code, dict(signatures), make
-        self._kernels: dict[str, Kernel] = {}
 
     @property
     def name(self) -> str:
@@ -252,9 +251,15 @@ class ObjectCode(MadeByOthers):
         """Names in the code, by name expression."""
         return dict(self._mapping)
 
+    _path: str | None = None
+
     @property
-    def code(self) -> bytes:
-        """Bytes of the code. Machine code and LTO IR are compiled now."""
+    def code(self) -> bytes | str:
+        """Bytes of the code, or the path of its file. Machine code and LTO IR are compiled now."""
+        return self.content() if self._path is None else self._path
+
+    def content(self) -> bytes:
+        """Return the bytes of the code, also of a file."""
         if self._bytes is None:
             assert self._make is not None
             self._bytes = self._make()
@@ -294,33 +299,28 @@ class ObjectCode(MadeByOthers):
             )
         shown = name.decode() if isinstance(name, bytes) else name
         symbol = self._mapping.get(shown, shown.encode()).decode()
-        kernel = self._kernels.get(symbol)
-        if kernel is None:
-            entries = [function.name for function in parsed(self._ptx).functions.values() if function.is_entry]
-            if symbol not in entries:
-                raise CoreError(
-                    f"CUDA_ERROR_NOT_FOUND: the code has no kernel {shown}; it has {', '.join(entries) or 'none'}. "
-                    'The name of a template or of a C++ function without extern "C" is a name expression: '
-                    f'compile(…, name_expressions=("{shown}",))'
-                )
-            kernel = self._kernels[symbol] = Kernel(self, shown, symbol)
-        return kernel
+        entries = [function.name for function in parsed(self._ptx).functions.values() if function.is_entry]
+        if symbol not in entries:
+            raise CoreError(
+                f"CUDA_ERROR_NOT_FOUND: the code has no kernel {shown}; it has {', '.join(entries) or 'none'}. "
+                'The name of a template or of a C++ function without extern "C" is a name expression: '
+                f'compile(…, name_expressions=("{shown}",))'
+            )
+        return Kernel(self, shown, symbol)
 
     def __repr__(self) -> str:
         return f"<ObjectCode code_type='{self.code_type}' on the emulator>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         code = None if self._bytes is None and self._make is not None else self._bytes
-        return _restored, (self._ptx, self.code_type, self._name, self._mapping, code or self.code, self.signatures)
+        return _restored, (
+            self._ptx, self.code_type, self._name, self._mapping, code or self.content(), self.signatures,
+        )  # fmt: skip
 
     @classmethod
     def _of(cls, code_type: str, module: Any, name: str, symbol_mapping: Mapping[str, Any] | None) -> ObjectCode:
         if isinstance(module, str | os.PathLike):
-            path = Path(module)
-            if code_type == "ptx" and isinstance(module, str) and "\n" in module:
-                data = module.encode()
-            else:
-                data = path.read_bytes()
+            data = Path(module).read_bytes()
         elif isinstance(module, bytes | bytearray):
             data = bytes(module)
         else:
@@ -328,15 +328,15 @@ class ObjectCode(MadeByOthers):
         mapping = {
             key: value if isinstance(value, bytes) else value.encode() for key, value in (symbol_mapping or {}).items()
         }
-        if code_type == "ptx":
-            return cls(data.rstrip(b"\0").decode(), code_type, name, mapping, data, {})
-        ptx = _ptx_of.get(_digest(data))
+        ptx = data.rstrip(b"\0").decode() if code_type == "ptx" else _ptx_of.get(_digest(data))
         if ptx is None:
             raise CoreError(
                 f"ObjectCode.from_{code_type}: the emulator runs PTX, and knows the PTX of code only that this process "
                 "has compiled; compile to 'ptx' and load it with ObjectCode.from_ptx"
             )
-        return cls(ptx, code_type, name, mapping, data, {})
+        code = cls(ptx, code_type, name, mapping, data, {})
+        code._path = os.fspath(module) if isinstance(module, str | os.PathLike) else None
+        return code
 
     @staticmethod
     def from_cubin(module: Any, *, name: str = "", symbol_mapping: Mapping[str, Any] | None = None) -> ObjectCode:
@@ -371,7 +371,7 @@ class ObjectCode(MadeByOthers):
 
 def _restored(*state: Any) -> ObjectCode:
     code = ObjectCode(*state)
-    _ptx_of.setdefault(_digest(code.code), code.ptx)
+    _ptx_of.setdefault(_digest(code.content()), code.ptx)
     return code
 
 
@@ -468,6 +468,12 @@ class Kernel(MadeByOthers):
         if kernel is None:
             raise CoreError(f"no kernel of the emulator has the handle {handle:#x}")
         return kernel
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Kernel) and (self.code, self.symbol) == (other.code, other.symbol)
+
+    def __hash__(self) -> int:
+        return hash((self.code, self.symbol))
 
     def __repr__(self) -> str:
         return f"<Kernel {self.name} on the emulator>"

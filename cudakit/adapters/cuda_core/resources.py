@@ -37,7 +37,7 @@ class KernelAttributes(MadeByOthers):
         kernel, arch = self._kernel, EmulatorPlace().limits().arch
         try:
             if kernel.code.code_type == "cubin" and not kernel.code.is_ptx:
-                return elf.resources(kernel.code.code, kernel.symbol)
+                return elf.resources(kernel.code.content(), kernel.symbol)
             explained = kernel.checked.explain(arch=arch)
         except CudakitError as error:
             raise CoreError(f"{kernel.name}: its registers are known once it is machine code: {error}") from error

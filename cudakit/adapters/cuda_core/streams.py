@@ -41,11 +41,11 @@ class Event(MadeByOthers, EmulatedEvent):
         for event in (self, other):
             if not event.is_timing_enabled:
                 raise RuntimeError(
-                    "both events need EventOptions(timing_enabled=True), as in stream.record(options=…), to be "
-                    "subtracted"
+                    "Both Events must be created with timing enabled to be subtracted: "
+                    "stream.record(options=EventOptions(timing_enabled=True))"
                 )
             if not event.is_recorded:
-                raise RuntimeError("both events must be recorded before they are subtracted: stream.record(event)")
+                raise RuntimeError("Both Events must be recorded before they are subtracted: stream.record(event)")
         return math.nan
 
     def __hash__(self) -> int:
