@@ -35,7 +35,8 @@ from cudakit.streams.witnesses import Witness, Work, call_site, is_own, witnessi
 
 PyCUDA: TypeAlias = Literal["ours", "theirs"]
 _OLD_CORE = "cuda.core.experimental"
-_LIBRARY = re.compile(r"\blib(?:cu|nv|nccl)[\w.-]*|\bcu(?:blas|fft|rand|solver|sparse|dnn|tensor)\w*", re.IGNORECASE)
+_MATH = r"cu(?:blas|fft|rand|solver|sparse|dnn|tensor)\w*"
+_LIBRARY = re.compile(rf"\blib(?:cuda|nvrtc|nvjitlink|nvidia-ml|nccl|{_MATH})[\w.-]*|\b{_MATH}", re.IGNORECASE)
 P = ParamSpec("P")
 T = TypeVar("T")
 _ERROR = re.compile(r"^(?P<file>[^\n]*?):(?P<line>\d+): error: ", re.MULTILINE)

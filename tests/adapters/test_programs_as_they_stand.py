@@ -259,3 +259,25 @@ def test_pycuda_in_other_commands(
     with pytest.raises(SystemExit):
         cli.main(["check", "app.py", "--pycuda=mine"])
     assert "unknown whose 'mine'; expected one of ours, theirs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "library"),
+    [
+        (OSError("libcublas.so.12: cannot open shared object file"), "libcublas.so.12"),
+        (OSError("cublas library not found"), "cublas"),
+        (ImportError("libcufft.so.11: cannot open shared object file"), "libcufft.so.11"),
+        (OSError("libcurl.so.4: cannot open shared object file"), ""),
+        (OSError("[Errno 2] No such file or directory: 'custom.txt'"), ""),
+        (ValueError("cublas library not found"), ""),
+    ],
+)
+def test_a_library_for_gpus_is_named(tmp_path: Path, error: Exception, library: str) -> None:
+    path = written(tmp_path, f"\nraise {type(error).__name__}({str(error)!r})")
+    if not library:
+        with pytest.raises(type(error)):
+            program.examine(program.Program(path))
+        return
+    (fault,) = program.examine(program.Program(path)).faults
+    assert f"the program loads {library}, a library for GPUs" in fault.text
+    assert (fault.file, fault.line) == (str(path), 2)
