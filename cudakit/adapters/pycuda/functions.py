@@ -351,7 +351,7 @@ def _value(where: str, cpp: Any, arg: Any) -> Any:
         if want is not None and want.itemsize != arg.itemsize:
             raise ArgumentError(
                 f"{where} has {want.itemsize} bytes, got {arg.dtype} {arg}, which has {arg.itemsize}: "
-                f"give numpy.{want.name}({arg})"
+                f"give numpy.{want.name}(…)"
             )
         return arg
     if isinstance(arg, np.void) or (isinstance(arg, np.ndarray) and arg.dtype.names is not None and arg.size == 1):
