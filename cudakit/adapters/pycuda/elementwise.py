@@ -17,6 +17,7 @@ from cudakit.adapters.pycuda.compiler import SourceModule
 from cudakit.adapters.pycuda.driver import Function
 from cudakit.adapters.pycuda.tools import context_dependent_memoize
 from cudakit.errors import ArgumentError, shortened
+from cudakit.jit.launch.tracebacks import raised_from_call
 
 _Arguments: TypeAlias = str | Sequence[VectorArg | ScalarArg]
 _THREADS, _MOST_BLOCKS = 256, 1024
@@ -247,6 +248,7 @@ class ElementwiseKernel:
             self._generated[use_range] = get_elwise_kernel_and_types(use_range=use_range, **self.gen_kwargs)
         return self._generated[use_range]
 
+    @raised_from_call
     def __call__(self, *args: Any, range: slice | None = None, slice: slice | None = None, stream: Any = None) -> None:
         """Run the statements for all elements of the first array, or for those of a range or a slice.
 

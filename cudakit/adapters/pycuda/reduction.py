@@ -19,6 +19,7 @@ from cudakit.adapters.pycuda.streams import stream_of
 from cudakit.adapters.pycuda.tools import context_dependent_memoize
 from cudakit.errors import ArgumentError
 from cudakit.generate.reduction import reduction
+from cudakit.jit.launch.tracebacks import raised_from_call
 
 _HEADER = "#include <pycuda-complex.hpp>\n"
 
@@ -86,6 +87,7 @@ class ReductionKernel:
             preamble=_HEADER + preamble, options=compile_options(options or ()),
         )  # fmt: skip
 
+    @raised_from_call
     def __call__(self, *args: Any, stream: Any = None, out: Any = None, allocator: Any = None) -> gpuarray.GPUArray:
         """Return the combined element as an array of no dimensions.
 

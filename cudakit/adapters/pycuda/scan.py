@@ -15,6 +15,7 @@ from cudakit.adapters.pycuda.errors import translated
 from cudakit.adapters.pycuda.streams import stream_of
 from cudakit.errors import ArgumentError
 from cudakit.generate.scan import scan
+from cudakit.jit.launch.tracebacks import raised_from_call
 
 
 class _ScanKernel:
@@ -61,6 +62,7 @@ class _ScanKernel:
             options=compile_options(options or ()),
         )  # fmt: skip
 
+    @raised_from_call
     def __call__(
         self, input_ary: gpuarray.GPUArray, output_ary: Any = None, allocator: Any = None, stream: Any = None
     ) -> gpuarray.GPUArray:
