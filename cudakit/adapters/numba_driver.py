@@ -365,17 +365,21 @@ def _linked(item: Any) -> Any:
     """
     data = getattr(item, "data", None)
     if data is not None and type(item).__name__ != "CUSource":
-        return data
+        return data.encode() if isinstance(data, str) else data
     setting = getattr(sys.modules.get("numba.cuda.core.config"), "CUDA_NVRTC_EXTRA_SEARCH_PATHS", "")
-    if data is None and not (setting and str(item).endswith(".cu")):
+    folders = [
+        *filter(None, setting.split(os.pathsep)),
+        Path(sys.modules["numba.cuda"].__file__ or "").parent / "memory_management",
+    ]
+    if data is None and not str(item).endswith(".cu"):
         return Path(item) if isinstance(item, str) else item
 
     def whole(match: re.Match[str]) -> str:
-        paths = (Path(folder, match[1]) for folder in setting.split(os.pathsep) if folder)
-        path = next(filter(Path.is_file, paths), None)
+        path = next(filter(Path.is_file, (Path(folder, match[1]) for folder in folders)), None)
         return match[0] if path is None else f'#include "{path}"'
 
-    text = Path(item).read_text(encoding="utf-8") if data is None else data.decode()
+    text = Path(item).read_text(encoding="utf-8") if data is None else data
+    text = text.decode() if isinstance(text, bytes) else text
     return re.sub(r'#\s*include\s*[<"]([^>"]+)[>"]', whole, text)
 
 
@@ -514,7 +518,10 @@ def _with_lines(make: Callable[..., None]) -> Callable[..., None]:
         with warnings.catch_warnings():
             # Numba has no source of functions that it has generated itself.
             warnings.filterwarnings("ignore", "Could not find source for function")
-            make(self, *arguments, **(options if options.get("debug") else {**options, "lineinfo": True}))
+            try:
+                make(self, *arguments, **(options if options.get("debug") else {**options, "lineinfo": True}))
+            except ArithmeticError:  # Numba describes no empty tuples
+                make(self, *arguments, **options)
         _declare(self)
 
     return make_with_lines

@@ -151,7 +151,11 @@ View = Callable[[Any], tuple[Any, Any]]
 
 
 def _integer(of_type: Any, value: Any) -> int:
-    return int(value)
+    """Return an integer, of which an array of the type would have the same bits, as Numba passes it."""
+    name = str(of_type)
+    bits = int(name.lstrip("uint"))
+    number = int(value) & (1 << bits) - 1
+    return number - (1 << bits) if name[0] == "i" and number >> (bits - 1) else number
 
 
 def _float(of_type: Any, value: Any) -> Any:

@@ -106,6 +106,13 @@ def test_parameters_of_numbas_code() -> None:
         numba_kernels.append_parameters([], Type(), 1, lambda array: (array, array))
 
 
+def test_a_number_beyond_its_type_keeps_its_lower_bits() -> None:
+    parameters: list[Any] = []
+    for name, value in (("int8", 0x1FF), ("uint8", 0x1FF), ("int32", 2**31), ("uint64", -1), ("int64", -(2**63))):
+        numba_kernels.append_parameters(parameters, Integer(name), value, lambda array: (array, array))
+    assert parameters == [-1, 255, -(2**31), 2**64 - 1, -(2**63)]
+
+
 class CudaAPIError(RuntimeError):
     """Numba's error."""
 
@@ -406,3 +413,38 @@ def test_random_numbers_and_shared_memory(cuda: Any) -> None:
     x = np.arange(8.0)
     turn[1, 8, 0, 64](x)
     assert x.tolist() == [7, 6, 5, 4, 3, 2, 1, 0]
+
+
+@pytest.mark.bridges
+def test_exceptions_of_kernels(cuda: Any) -> None:
+    @cuda.jit(debug=True, opt=False)
+    def divide(x: Any, y: Any) -> None:
+        i = cuda.grid(1)
+        if i == 3:
+            raise ValueError("three")
+        x[i] //= y[i]
+
+    x = np.arange(4)
+    with pytest.raises(ValueError, match=r"test_numba.py, line \d+, tid=\[0, 0, 3\] ctaid=\[0, 0, 0\]: three"):
+        divide[1, 4](x, x + 1)
+    with pytest.raises(ZeroDivisionError, match=r"tid=\[0, 0, 1\]"):
+        divide[1, 2](x, 1 - np.arange(4))
+    divide[1, 3](x, np.full(4, 2))
+
+
+@pytest.mark.bridges
+def test_global_arrays_and_linked_sources(cuda: Any, tmp_path: Any) -> None:
+    if cuda.implementation != "NVIDIA":
+        pytest.skip("Numba's own target has neither")
+    path = tmp_path / "twice.cu"
+    path.write_text('extern "C" __device__ int twice(int* result, int v) { *result = 2 * v; return 0; }')
+    twice, table = cuda.declare_device("twice", "int32(int32)", link=str(path)), cuda.to_device(np.arange(4))
+
+    @cuda.jit
+    def f(x: Any) -> None:
+        i = cuda.grid(1)
+        x[i] = twice(x[i]) + 100 * table[i]
+
+    x = np.arange(4, dtype="i4")
+    f[1, 4](x)
+    assert x.tolist() == [0, 102, 204, 306]

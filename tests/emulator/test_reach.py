@@ -82,6 +82,14 @@ def test_a_number_and_a_variable_are_pointers(stream: Any) -> None:
     np.testing.assert_array_equal(out, x)
 
 
+def test_code_holds_an_address(stream: Any) -> None:
+    x, out = ramp(stream), ck.to_device(np.zeros(32, "f4"), stream)
+    text = "__global__ void f(float* out) { out[threadIdx.x] = ((float*)ADDRESS)[threadIdx.x]; }"
+    f = ck.Kernel(text, options=ck.CompileOptions(defines={"ADDRESS": f"{address_of(x)}ull"}))
+    f(stream, ck.config(1, 32), out)
+    np.testing.assert_array_equal(out, np.arange(32))
+
+
 def test_a_list_is_walked_from_array_to_array(stream: Any) -> None:
     nodes = [ck.empty(2, np.int64, "device", stream) for _ in range(50)]
     for number, node in enumerate(nodes):

@@ -22,7 +22,7 @@ from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.compile.elf import demangle, types_in
 from cudakit.jit.compile.nvrtc import TYPES_PROBE
 from cudakit.jit.signature.reader import parse
-from cudakit.jit.signature.signature import Declarations, Parameter, Signature
+from cudakit.jit.signature.signature import Declarations, Parameter, Signature, Symbol
 from cudakit.jit.source.source import Source, kind_of
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.jit.specialise.specialise import Specialization
@@ -71,6 +71,13 @@ def disassemble(cubin: bytes) -> str:
 
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*(?:\(([^)]*)\))?")
 _PARAMETER = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?\.[a-z]+(\d+)\s+(\.ptr\b)?[^,\[]*(?:\[(\d+)\])?")
+_VARIABLE = re.compile(
+    r"^\s*(?:\.visible\s+)?\.(global|const)\s+(?:\.align\s+\d+\s+)?\.(\w+)\s+(\w+)(?:\[(\d+)\])?\s*[;=]", re.MULTILINE
+)
+_TYPES = {
+    "s32": "int", "u32": "unsigned int", "s64": "long long", "u64": "unsigned long long", "f32": "float",
+    "f64": "double", "s16": "short", "u16": "unsigned short", "s8": "signed char",
+}  # fmt: skip
 _TARGET = re.compile(r"^\s*\.target\s+sm_(\d+)", re.MULTILINE)
 #: The type of a number among the template arguments of a demangled name.
 _CAST = re.compile(r"\((?:unsigned |signed )?(?:bool|char|short|int|long|long long)\)")
@@ -89,7 +96,7 @@ class Entry(NamedTuple):
 
 
 def declarations(origin: Source) -> Declarations:
-    """Return the kernels of compiled code; none if it does not list them.
+    """Return the kernels of compiled code, none if it does not list them, and the variables that PTX shows.
 
     Raises
     ------
@@ -99,7 +106,9 @@ def declarations(origin: Source) -> Declarations:
     entries = _entries(origin)
     if not entries and _is_readable(origin):
         raise TemplateError(f"{origin.name} has no kernel; what it has can be linked to one: CompileOptions(link=[…])")
-    return Declarations(tuple(Signature(entry.name, (), _parameters(entry), 1) for entry in entries))
+    return Declarations(
+        tuple(Signature(entry.name, (), _parameters(entry), 1) for entry in entries), _variables(origin)
+    )
 
 
 def signature(origin: Source) -> Signature:
@@ -287,6 +296,23 @@ def _entries(origin: Source) -> tuple[Entry, ...]:
         for name in kernels_of(origin.code):
             symbols[name] = tuple(map(_bytes, elf.parameter_sizes(origin.code, name)))
     return tuple(_entry(symbol, types) for symbol, types in symbols.items() if TYPES_PROBE not in symbol)
+
+
+def _variables(origin: Source) -> tuple[Symbol, ...]:
+    """Return the variables of PTX, in which arrays are of bytes."""
+    assert origin.code is not None
+    if kind_of(origin.code) != "ptx":
+        return ()
+    rows = _VARIABLE.findall(origin.code.decode(errors="replace"))
+    return tuple(
+        Symbol(
+            elf.variable_name(name),
+            parse_type(_TYPES.get(ptx_type, "unsigned char")),
+            (count,) * bool(count),
+            space == "const",
+        )
+        for space, ptx_type, name, count in rows
+    )
 
 
 def _parameters(entry: Entry) -> tuple[Parameter, ...]:

@@ -344,3 +344,20 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "damaged.cubin").write_bytes(code)
     with pytest.raises(ck.TemplateError, match="the cubin is damaged"):
         ck.Kernel.from_file(tmp_path / "damaged.cubin")
+
+
+def test_variables_of_ptx(stream: Any) -> None:
+    text = """
+        __device__ int number; __constant__ float table[3]; namespace a { __device__ short small[2]; }
+        __global__ void f(int* x) { x[threadIdx.x] = number + (int)table[threadIdx.x] + a::small[1]; }
+    """
+    kernel = ck.Kernel.from_ptx(ck.Kernel(text).ptx(arch="sm_90"))
+    variables = kernel.globals
+    assert set(variables) == {"number", "table", "a::small"}
+    variables["number"] = 100
+    variables["table"] = np.array([1, 2, 3], "f4").view("u1")  # PTX has bytes
+    variables["a::small"] = np.array([7, 10], "i2").view("u1")
+    x = ck.to_device(np.zeros(3, "i4"), stream)
+    kernel(stream, ck.config(1, 3), x)
+    assert ck.to_host(x, stream).tolist() == [111, 112, 113]
+    assert (variables["number"].item(), variables["table"].view("f4").tolist()) == (100, [1, 2, 3])
