@@ -36,7 +36,9 @@ from cudakit.streams.witnesses import Witness, Work, call_site, is_own, witnessi
 PyCUDA: TypeAlias = Literal["ours", "theirs"]
 _OLD_CORE = "cuda.core.experimental"
 _MATH = r"cu(?:blas|fft|rand|solver|sparse|dnn|tensor)\w*"
-_LIBRARY = re.compile(rf"\blib(?:cuda|nvrtc|nvjitlink|nvidia-ml|nccl|{_MATH})[\w.-]*|\b{_MATH}", re.IGNORECASE)
+_LIBRARY = re.compile(
+    rf"\blib(?:cuda|nvrtc|nvjitlink|nvidia-ml|nccl|{_MATH})[\w.-]*|\b{_MATH}(?= library)", re.IGNORECASE
+)
 P = ParamSpec("P")
 T = TypeVar("T")
 _ERROR = re.compile(r"^(?P<file>[^\n]*?):(?P<line>\d+): error: ", re.MULTILINE)
@@ -260,6 +262,14 @@ def _own_frames_removed(trace: TracebackType | None, main: ModuleType) -> Traceb
         trace = whole
         while trace is not None and is_own(trace.tb_frame.f_code.co_filename):
             trace = trace.tb_next
+    # Without the finder's frames, where the program imports a name that a stand-in lacks.
+    last = frame = trace
+    while frame is not None:
+        if frame.tb_frame.f_code.co_filename != StandIns.find_spec.__code__.co_filename:
+            last = frame
+        frame = frame.tb_next
+    if last is not None:
+        last.tb_next = None
     return trace
 
 

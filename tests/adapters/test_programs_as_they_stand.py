@@ -69,6 +69,11 @@ def test_old_names_of_cuda_core(tmp_path: Path) -> None:
 def test_a_name_that_a_stand_in_lacks(tmp_path: Path) -> None:
     """Python drops the words of an AttributeError after ``from module import name``."""
     for line in ("import pycuda.gl", "from pycuda import gl"):
+        wrong = program.Program(written(tmp_path, line))
+        with pytest.raises(ModuleNotFoundError):
+            program.examine(wrong)
+        assert wrong.trace is not None
+        assert wrong.trace.tb_next is None, "no frames of cudakit"
         with pytest.raises(ModuleNotFoundError, match=r"pycuda.gl is not in cudakit's PyCUDA: cuda.core"):
             ck.adapters.run(written(tmp_path, line))
     for line in ("import cupy\ncupy.nothing_here", "from cupy import nothing_here", "import cupy.nothing_here"):
@@ -270,6 +275,7 @@ def test_pycuda_in_other_commands(
         (OSError("libcurl.so.4: cannot open shared object file"), ""),
         (OSError("[Errno 2] No such file or directory: 'custom.txt'"), ""),
         (ValueError("cublas library not found"), ""),
+        (ImportError("No module named 'pycuda.curandom'"), ""),
     ],
 )
 def test_a_library_for_gpus_is_named(tmp_path: Path, error: Exception, library: str) -> None:
