@@ -175,6 +175,29 @@ def test_kernels_by_dtype_have_the_results_of_numpy() -> None:
             np.testing.assert_allclose(arrays[k].get(), result, rtol=1e-5, err_msg=name)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64])
+def test_kernels_read_textures(dtype: Any) -> None:
+    a = np.arange(1, 9).astype(dtype)
+    x, z = to_gpu(a), gpuarray.zeros(4, dtype)
+    indices, places = to_gpu(np.array([7, 0, 3, 3], np.int32)), to_gpu(np.array([1, 0, 3, 2], np.int32))
+    shape = (1, 1), (32, 1, 1)
+    take, (source,) = elementwise.get_take_kernel(np.dtype(dtype), np.dtype("i4"))
+    x.bind_to_texref_ext(source, allow_double_hack=True, allow_complex_hack=True)
+    take.prepared_call(*shape, indices.gpudata, z.gpudata, 4)
+    np.testing.assert_array_equal(z.get(), a[[7, 0, 3, 3]])
+    move, (source,) = elementwise.get_take_put_kernel(np.dtype(dtype), np.dtype("i4"), True)
+    x.bind_to_texref_ext(source, allow_double_hack=True, allow_complex_hack=True)
+    move.prepared_call(*shape, places.gpudata, places.gpudata, z.gpudata, 4, 4)
+    np.testing.assert_array_equal(z.get(), a[4:])
+    combine, (factor,) = elementwise.get_linear_combination_kernel(
+        ((True, np.dtype(dtype), np.dtype(dtype)), (False, np.dtype("f4"), np.dtype(dtype))), np.dtype(dtype)
+    )
+    to_gpu(np.array(3, dtype)).bind_to_texref_ext(factor, allow_double_hack=True, allow_complex_hack=True)
+    combine.prepared_call(*shape, x.gpudata, 2, x.gpudata, z.gpudata, 4)
+    np.testing.assert_array_equal(z.get(), 5 * a[:4])
+
+
 # ── reduction and scan ──
 
 

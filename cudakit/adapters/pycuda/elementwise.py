@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from cudakit.adapters.pycuda.absent import missing
 from cudakit.adapters.pycuda.c_types import Argument, ScalarArg, VectorArg, dtype_to_ctype, parse_c_arg
 from cudakit.adapters.pycuda.compiler import SourceModule
 from cudakit.adapters.pycuda.driver import Function
@@ -437,10 +436,70 @@ def get_put_kernel(dtype: Any, idx_dtype: Any, vec_count: int = 1) -> Function:
     return get_elwise_kernel(declared, ";\n".join(f"dest{k}[gmem_dest_idx[i]] = src{k}[i]" for k in pairs), "put")
 
 
-#: Names of PyCUDA that are not here, and what to use.
-ABSENT = {
-    "get_take_kernel": "gpuarray.take reads elements by index",
-    "get_take_put_kernel": "gpuarray.multi_take_put moves elements by index",
-    "get_linear_combination_kernel": "ElementwiseKernel writes any combination",
-}
-__getattr__ = missing(__name__, ABSENT)
+def _with_textures(
+    arguments: list[VectorArg | ScalarArg], operation: str, name: str, textures: Sequence[Any], loop_prep: str = ""
+) -> tuple[Function, list[Any]]:
+    """Return a prepared kernel that reads textures ``source0``, ``source1``, … of dtypes, and their references."""
+    declared = [*arguments, ScalarArg(np.uintp, "n")]
+    lines = [
+        f"texture<{dtype_to_ctype(dtype, with_fp_tex_hack=True)}, 1, cudaReadModeElementType> source{k};"
+        for k, dtype in enumerate(textures)
+    ]
+    preamble = "\n".join(["#include <pycuda-helpers.hpp>", *lines])
+    module = get_elwise_module(declared, operation, name, preamble=preamble, loop_prep=loop_prep)
+    function, references = module.get_function(name), [module.get_texref(f"source{k}") for k in range(len(textures))]
+    function.prepare("".join(argument.struct_char for argument in declared), texrefs=references)
+    return function, references
+
+
+@context_dependent_memoize
+def get_take_kernel(dtype: Any, idx_dtype: Any, vec_count: int = 1) -> tuple[Function, list[Any]]:
+    """Return the prepared kernel of ``dest[i] = texture[idx[i]]``, for several pairs, and the textures' references."""
+    arrays = range(vec_count)
+    arguments = [VectorArg(idx_dtype, "idx"), *(VectorArg(dtype, f"dest{k}") for k in arrays)]
+    lines = [f"dest{k}[i] = fp_tex1Dfetch(source{k}, idx[i])" for k in arrays]
+    return _with_textures([*arguments], ";\n".join(lines), "take", [dtype] * vec_count)
+
+
+@context_dependent_memoize
+def get_take_put_kernel(
+    dtype: Any, idx_dtype: Any, with_offsets: bool, vec_count: int = 1
+) -> tuple[Function, list[Any]]:
+    """Return the prepared kernel of ``dest[dest_idx[i]] = texture[src_idx[i] + offset]``, and the references."""
+    arrays = range(vec_count)
+    arguments: list[VectorArg | ScalarArg] = [VectorArg(idx_dtype, f"gmem_{end}_idx") for end in ("dest", "src")]
+    arguments += [VectorArg(dtype, f"dest{k}") for k in arrays]
+    arguments += [ScalarArg(idx_dtype, f"offset{k}") for k in arrays if with_offsets]
+    lines = [
+        f"dest{k}[gmem_dest_idx[i]] = fp_tex1Dfetch(source{k}, gmem_src_idx[i]{f' + offset{k}' * with_offsets})"
+        for k in arrays
+    ]
+    return _with_textures(arguments, ";\n".join(lines), "take_put", [dtype] * vec_count)
+
+
+@context_dependent_memoize
+def get_linear_combination_kernel(
+    summand_descriptors: Sequence[tuple[bool, Any, Any]], dtype_z: Any
+) -> tuple[Function, list[Any]]:
+    """Return the prepared kernel of ``z[i] = a0 * x0[i] + a1 * x1[i] + …``, and references of the textures.
+
+    Parameters
+    ----------
+    summand_descriptors : sequence of tuple
+        Whether the factor is an element of a texture, the factor's dtype, and the array's dtype.
+    dtype_z : dtype
+        Dtype of the result.
+    """
+    arguments: list[VectorArg | ScalarArg] = []
+    factors: list[str] = []
+    textures: list[Any] = []
+    for k, (is_texture, scalar_dtype, vector_dtype) in enumerate(summand_descriptors):
+        if is_texture:
+            factors.append(f"{dtype_to_ctype(scalar_dtype)} a{k} = fp_tex1Dfetch(source{len(textures)}, 0)")
+            textures.append(scalar_dtype)
+        else:
+            arguments.append(ScalarArg(scalar_dtype, f"a{k}"))
+        arguments.append(VectorArg(vector_dtype, f"x{k}"))
+    arguments.append(VectorArg(dtype_z, "z"))
+    total = " + ".join(f"a{k} * x{k}[i]" for k in range(len(summand_descriptors)))
+    return _with_textures(arguments, f"z[i] = {total}", "linear_combination", textures, ";\n".join(factors))
