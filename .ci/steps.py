@@ -32,7 +32,7 @@ timeout 900 pip install -q torch==2.13.0+cpu jax pyarrow -e '.[cu13,examples,pro
 INSTALL = """
 pip install -q -U pip
 pip install -q -e '.[cu13,examples,prove]' --group dev
-for other in "-e .[dask]" "-e .[ray]" "zarr xarray"
+for other in "-e .[dask]" "-e .[ray]" "zarr xarray" "numba-cuda[cu13]"
 do pip install -q $other || echo "$other does not install here: its tests are left out"
 done
 """
@@ -104,6 +104,7 @@ def steps(folder: Path) -> list[Step]:
         Step("site in a browser", "tests", f"{pytest} -m site --site {site} tests/docs", ("site",)),
         Step("release", "tests", f"python .ci/release.py {folder / 'dist'}", ("install dev",)),
         Step("beside Dask and Ray", "tests", f"{pytest} -m bridges tests/scale", ("install dev",)),
+        Step("beside Numba", "tests", f"{pytest} -m bridges tests/adapters", ("install dev",)),
         Step("beside torch and JAX", "bridges", f"{pytest} -m bridges tests/bridges", ("install bridges",)),
         Step(
             "programs beside torch and JAX",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -170,11 +171,9 @@ def test_events_of_the_driver(driver: numba_driver.Driver) -> None:
     begun, ended = driver.cuEventCreate(0), driver.cuEventCreate(0)
     with pytest.raises(CudaAPIError, match="has not been recorded"):
         driver.cuEventElapsedTime(begun, ended)
-    stream = ck.places.emulator().current()
     driver.cuEventRecord(begun, 0)
-    ck.Kernel("__global__ void f(int* x) { x[threadIdx.x] = 1; }")(stream, ck.config(1, 32), np.zeros(32, "i4"))
     driver.cuEventRecord(ended, 0)
-    assert driver.cuEventElapsedTime(begun, ended) > 0
+    assert math.isnan(driver.cuEventElapsedTime(begun, ended))
     assert driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(0, 1024, 0) == 2
     assert driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(0, 32, 100 << 10) == 2
     assert driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(0, 1, 0) == 32
@@ -367,7 +366,7 @@ def test_devices_streams_and_events(cuda: Any, capsys: pytest.CaptureFixture[str
     ended.record()
     ended.synchronize()
     assert ended.query()
-    assert cuda.event_elapsed_time(begun, ended) == 0
+    assert math.isnan(cuda.event_elapsed_time(begun, ended))
     cuda.profile_start()
     cuda.profile_stop()
 

@@ -1,0 +1,75 @@
+"""numba.cuda's public names: the page says of each whether it differs, and a new name is seen."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cudakit as ck
+from cudakit.adapters import numba_driver
+from cudakit.adapters.stand_ins import StandIns
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.fixture(scope="module")
+def table() -> Any:
+    """The module docs/numba_table.py."""
+    spec = importlib.util.spec_from_file_location("numba_table", DOCS / "numba_table.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def cuda() -> Iterator[Any]:
+    """``numba.cuda`` of numba-cuda, on the emulator."""
+    pytest.importorskip("numba_cuda")
+    module = pytest.importorskip("numba.cuda")
+    with StandIns({}, {"numba.cuda": numba_driver.replace}), ck.emulator.strict():
+        yield module
+
+
+def test_the_page_has_the_names(table: Any) -> None:
+    text = (DOCS / "run-numba.md").read_text(encoding="utf-8")
+    assert text == table.page(text), "run python docs/numba_table.py"
+    assert set(table.NOTES) | set(table.RAISES) <= set(table.stored()[1])
+    assert not set(table.NOTES) & set(table.RAISES)
+
+
+@pytest.mark.bridges
+def test_the_installed_names_are_in_the_list(table: Any, cuda: Any) -> None:
+    version, names = table.stored()
+    if table.version() == version:
+        assert set(table.installed()) == set(names)
+    assert {name for name in names if not hasattr(cuda, name)} == set()
+
+
+@pytest.mark.bridges
+def test_what_raises_says_so(table: Any, cuda: Any) -> None:
+    array = cuda.device_array(4)
+    with pytest.raises(ck.LaunchError, match="belongs to this process"):
+        array.get_ipc_handle()
+    handle = cuda.IpcHandle(None, None, 32, source_info=cuda.get_current_device().get_device_identity())
+    with pytest.raises(ck.LaunchError, match="cuIpcOpenMemHandle of the CUDA driver, which the emulator lacks"):
+        handle.open(cuda.current_context())
+
+
+@pytest.mark.bridges
+def test_what_differs_is_so(cuda: Any) -> None:
+    assert cuda.cuda_error() is None
+    assert len(cuda.list_devices()) == len(cuda.gpus) == 1
+    assert cuda.select_device(0).name == numba_driver.NAME
+    assert cuda.current_context().get_memory_info().total == 80 << 30
+    begun, ended = cuda.event(), cuda.event()
+    begun.record()
+    ended.record()
+    assert str(cuda.event_elapsed_time(begun, ended)) == "nan"
+    with cuda.profiling():
+        assert cuda.external_stream(5).handle
