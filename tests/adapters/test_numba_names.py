@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,15 @@ def test_what_raises_says_so(table: Any, cuda: Any) -> None:
     handle = cuda.IpcHandle(None, None, 32, source_info=cuda.get_current_device().get_device_identity())
     with pytest.raises(ck.LaunchError, match="cuIpcOpenMemHandle of the CUDA driver, which the emulator lacks"):
         handle.open(cuda.current_context())
+
+
+@pytest.mark.bridges
+@pytest.mark.filterwarnings("ignore:Grid size", "ignore::cudakit.EmulatorWarning")
+def test_the_program_of_the_page(cuda: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (program,) = re.findall(r"```py\n(.*?)```", (DOCS / "run-numba.md").read_text(encoding="utf-8"), re.DOTALL)
+    (tmp_path / "app.py").write_text(program)
+    ck.adapters.run(tmp_path / "app.py")
+    assert capsys.readouterr().out.splitlines() == re.findall(r"^print\(.*\)  # (.*)$", program, re.MULTILINE)
 
 
 @pytest.mark.bridges
