@@ -1,7 +1,7 @@
 """Stand-in for ``pycuda.curandom``: PyCUDA's generators, on Philox4x32-10 and on Sobol's sequences.
 
-The distributions are those of cuRAND, the numbers are not. A generator gives the same numbers on every GPU and on the
-emulator.
+The distributions are those of cuRAND, the numbers are not. A generator gives the same uniform numbers on every GPU and
+on the emulator. Numbers of other distributions may differ in their last bits.
 """
 
 from __future__ import annotations
