@@ -7,13 +7,17 @@ emulator. Tensors are torch's on the host. A program gets the tensors' device as
 
 from __future__ import annotations
 
+import copy
 import functools
+import importlib.util
+import math
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
+from cudakit.adapters import torch_tensors
 from cudakit.emulator.face import EmulatorPlace
 from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import config
@@ -94,18 +98,63 @@ _SCALARS = {"i1": np.int8, "fp32": np.float32, "fp64": np.float64, "f32": np.flo
 }
 
 
-def _benchmark(
-    call: Callable[[], Any], *arguments: Any, quantiles: Sequence[float] | None = None, **keywords: Any
-) -> float | list[float]:
-    """Run the measured function once, and return 0 for its time, or for each of `quantiles`."""
+def _tune(call: Callable[[], Any], *arguments: Any, quantiles: Sequence[float] = (), **keywords: Any) -> list[float]:
+    """Run a configuration once for the autotuner, and return 0 for each of `quantiles`: it is a choice, not a time."""
     call()
-    return [0.0] * len(quantiles) if quantiles else 0.0
+    return [0.0] * len(quantiles)
+
+
+def _do_bench(
+    fn: Callable[[], Any],
+    *arguments: Any,
+    quantiles: Sequence[float] | None = None,
+    return_mode: str = "mean",
+    **keywords: Any,
+) -> float | list[float]:
+    """Run the measured function once, and return NaN for its time, or for each of `quantiles`."""
+    fn()
+    if quantiles is not None:
+        return [math.nan] * len(quantiles)
+    return [math.nan] if return_mode == "all" else math.nan
+
+
+def _first_fitting(bench: Callable[..., list[float]]) -> Callable[..., list[float]]:
+    """Wrap the autotuner's measurement so that only configurations up to the first that fits run."""
+
+    @functools.wraps(bench)
+    def measure(self: Any, *arguments: Any, **keywords: Any) -> list[float]:
+        if self.__dict__.get("cudakit_tuned") is self.nargs:
+            return [math.inf] * 3
+        times = bench(self, *arguments, **keywords)
+        if times[0] != math.inf:
+            self.cudakit_tuned = self.nargs
+        return times
+
+    return measure
+
+
+def _first_row(run: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap the run of one report so that it has the row of the first x value only."""
+
+    @functools.wraps(run)
+    def run_first(self: Any, bench: Any, *arguments: Any, **keywords: Any) -> Any:
+        first = copy.copy(bench)
+        first.x_vals = list(bench.x_vals)[:1]
+        return run(self, first, *arguments, **keywords)
+
+    return run_first
 
 
 def _torch_device() -> Any:
     import torch
 
     return torch.device("cpu")
+
+
+def _device_interface() -> Any:
+    import torch
+
+    return torch.cuda
 
 
 def _driver(target: Any) -> SimpleNamespace:
@@ -129,7 +178,8 @@ def _driver(target: Any) -> SimpleNamespace:
         get_device_capability=lambda device=0: divmod(int(target.arch), 10),
         get_current_target=lambda: target,
         get_active_torch_device=_torch_device,
-        get_benchmarker=lambda: _benchmark,
+        get_benchmarker=lambda: _tune,
+        get_device_interface=_device_interface,
         get_empty_cache_for_benchmark=lambda: None,
         clear_cache=lambda cache: None,
     )
@@ -182,3 +232,13 @@ def replace(module: Any, put: Callable[[Any, str, Any], None]) -> None:
 
     put(module.runtime.driver, "_active", _driver(GPUTarget("cuda", 90, 32)))
     put(module.compiler.CompiledKernel, "run", property(lambda compiled: functools.partial(_launch, compiled)))
+    for name in ("do_bench", "do_bench_cudagraph", "do_bench_proton", "do_bench_cudagraph_proton"):
+        if hasattr(module.testing, name):
+            put(module.testing, name, _do_bench)
+    put(module.testing.Mark, "_run", _first_row(module.testing.Mark._run))
+    tuner = module.runtime.Autotuner
+    put(tuner, "_bench", _first_fitting(tuner._bench))
+    if importlib.util.find_spec("torch") is not None:
+        import torch
+
+        torch_tensors.replace(torch, put)

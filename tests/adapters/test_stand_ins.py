@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import cudakit as ck
-from cudakit.adapters import triton_kernels
+from cudakit.adapters import torch_tensors, triton_kernels
 from cudakit.adapters.cupy import cupy_stand_in
 from cudakit.adapters.stand_ins import StandIns
 from cudakit.emulator.resources.allocations import MARKS
@@ -250,9 +250,35 @@ def test_the_driver_that_triton_asks() -> None:
     assert driver.utils.load_binary("f", b"", 0, 0) == (None, 0, 0, 0, 1024)
     calls: list[int] = []
     benchmark = driver.get_benchmarker()
-    assert benchmark(lambda: calls.append(1)) == 0.0
     assert benchmark(lambda: calls.append(1), quantiles=(0.5, 0.2, 0.8)) == [0.0] * 3
-    assert len(calls) == 2
+    measure = triton_kernels._do_bench
+    assert [np.isnan(time) for time in measure(lambda: calls.append(1), quantiles=[0.5, 0.2])] == [True, True]
+    assert np.isnan(measure(lambda: calls.append(1), warmup=3))
+    assert np.isnan(measure(lambda: calls.append(1), return_mode="all")[0])
+    assert len(calls) == 4
+
+
+def test_the_autotuner_runs_configurations_to_the_first_that_fits() -> None:
+    runs: list[str] = []
+
+    def bench(self: Any, config: str) -> list[float]:
+        runs.append(config)
+        return [np.inf if config == "too large" else 0.0] * 3
+
+    measure = triton_kernels._first_fitting(bench)
+    tuner = SimpleNamespace(nargs={})
+    times = {config: measure(tuner, config) for config in ("too large", "fits", "later")}
+    assert (min(times, key=times.__getitem__), runs) == ("fits", ["too large", "fits"])
+    tuner.nargs = {}
+    measure(tuner, "later")
+    assert runs[2:] == ["later"]
+
+
+def test_a_report_of_triton_has_its_first_row() -> None:
+    bench = SimpleNamespace(x_vals=(4, 5, 6))
+    run = triton_kernels._first_row(lambda self, bench, *arguments: (bench.x_vals, arguments))
+    assert run(None, bench, "folder") == ([4], ("folder",))
+    assert bench.x_vals == (4, 5, 6)
 
 
 def test_torchs_device_is_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -351,13 +377,33 @@ def test_triton_does_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "triton", ModuleType("triton"))
     monkeypatch.setitem(sys.modules, "triton.backends", ModuleType("triton.backends"))
     monkeypatch.setitem(sys.modules, "triton.backends.compiler", target)
+    monkeypatch.setattr(triton_kernels.importlib.util, "find_spec", lambda name: None)
     module = SimpleNamespace(
-        runtime=SimpleNamespace(driver="driver"), compiler=SimpleNamespace(CompiledKernel="compiled")
+        runtime=SimpleNamespace(driver="driver", Autotuner=SimpleNamespace(_bench=len)),
+        compiler=SimpleNamespace(CompiledKernel="compiled"),
+        testing=SimpleNamespace(do_bench=len, do_bench_cudagraph=len, Mark=SimpleNamespace(_run=len)),
     )
     seen: list[Any] = []
     triton_kernels.replace(module, lambda *given: seen.append(given))
-    (owner, name, driver), (kernel, run, made) = seen
+    (owner, name, driver), (kernel, run, made), *rest = seen
     assert (owner, name, driver.get_current_target()) == ("driver", "_active", ("cuda", 90, 32))
     assert (kernel, run) == ("compiled", "run")
     launch = made.fget("what was compiled")
     assert (launch.func, launch.args) == (triton_kernels._launch, ("what was compiled",))
+    assert [name for _, name, _ in rest] == ["do_bench", "do_bench_cudagraph", "_run", "_bench"]
+    assert rest[0][2] is rest[1][2] is triton_kernels._do_bench
+
+
+def test_tensors_on_cuda_are_the_hosts() -> None:
+    calls: list[Any] = []
+    hosted = torch_tensors._hosted(lambda *arguments, **options: calls.append((arguments, options)))
+    device = type("device", (), {"type": "cuda"})()
+    hosted(3, "cuda:0", device=device, pin_memory=True)
+    hosted("cpu", device=0)
+    hosted(dtype="f4")
+    assert calls == [((3, "cpu"), {"device": "cpu"}), (("cpu",), {"device": "cpu"}), ((), {"dtype": "f4"})]
+    event = torch_tensors._Event(enable_timing=True)
+    assert (event.record(), event.query(), np.isnan(event.elapsed_time(event))) == (None, True, True)
+    with torch_tensors._Stream() as stream:
+        assert (stream.query(), type(stream.record_event())) == (True, torch_tensors._Event)
+    assert torch_tensors._properties().multi_processor_count == 132

@@ -1,0 +1,157 @@
+"""Parts of torch that programs of Triton's use with a GPU, replaced where there is none.
+
+Tensors "on cuda" are tensors of the host. Events have no time: it is NaN.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+from cudakit.adapters.stand_ins import Put
+from cudakit.emulator.face import EmulatorPlace
+
+#: Functions of torch that make a tensor or a generator on a device.
+_MAKERS = (
+    "arange", "as_tensor", "asarray", "empty", "empty_like", "empty_strided", "eye", "full", "full_like", "Generator",
+    "hann_window", "linspace", "logspace", "normal", "ones", "ones_like", "rand", "rand_like", "randint",
+    "randint_like", "randn", "randn_like", "randperm", "tensor", "tril_indices", "triu_indices", "zeros", "zeros_like",
+)  # fmt: skip
+_METHODS = ("new_empty", "new_full", "new_ones", "new_tensor", "new_zeros", "to")
+
+
+def _on_host(value: Any) -> Any:
+    """Return a device or a device's name as torch's host, if it is a GPU; return other values unchanged."""
+    return "cpu" if isinstance(value, str) and value.partition(":")[0] == "cuda" else _device(value)
+
+
+def _device(value: Any) -> Any:
+    return "cpu" if type(value).__name__ == "device" and value.type == "cuda" else value
+
+
+def _hosted(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function of torch so that a GPU among its arguments is the host."""
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **options: Any) -> Any:
+        if "device" in options:
+            device = options["device"]
+            options["device"] = "cpu" if isinstance(device, int) and not isinstance(device, bool) else _on_host(device)
+        options.pop("pin_memory", None)
+        return function(*map(_on_host, arguments), **options)
+
+    return call
+
+
+class _Stream:
+    """A stand-in for ``torch.cuda.Stream``: all work is done at its call."""
+
+    cuda_stream = device_index = 0
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        pass
+
+    def __enter__(self) -> _Stream:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        pass
+
+    def synchronize(self) -> None:
+        """Do nothing: all work is done at its call."""
+
+    def wait_stream(self, stream: Any) -> None:
+        """Do nothing: all work is done at its call."""
+
+    def wait_event(self, event: Any) -> None:
+        """Do nothing: all work is done at its call."""
+
+    def record_event(self, event: Any = None) -> Any:
+        """Return an event."""
+        return event or _Event()
+
+    def query(self) -> bool:
+        """Return True: all work is done at its call."""
+        return True
+
+
+class _Event:
+    """A stand-in for ``torch.cuda.Event``."""
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        pass
+
+    def record(self, stream: Any = None) -> None:
+        """Do nothing: all work is done at its call."""
+
+    def synchronize(self) -> None:
+        """Do nothing: all work is done at its call."""
+
+    def wait(self, stream: Any = None) -> None:
+        """Do nothing: all work is done at its call."""
+
+    def query(self) -> bool:
+        """Return True: all work is done at its call."""
+        return True
+
+    def elapsed_time(self, end_event: Any) -> float:
+        """Return NaN: the emulator's time is not a GPU's."""
+        return math.nan
+
+
+@contextlib.contextmanager
+def _block(*arguments: Any, **keywords: Any) -> Iterator[None]:
+    """Return a context that changes nothing."""
+    yield
+
+
+def _nothing(*arguments: Any, **keywords: Any) -> None:
+    """Do nothing: there is no GPU."""
+
+
+def _properties(device: Any = None) -> SimpleNamespace:
+    """Return the properties of the emulated device, by torch's names."""
+    limits = EmulatorPlace().limits()
+    major, minor = limits.compute_capability
+    return SimpleNamespace(
+        name="cudakit's emulator", major=major, minor=minor, total_memory=80 << 30, warp_size=32,
+        multi_processor_count=limits.multiprocessors, max_threads_per_multi_processor=2048,
+        regs_per_multiprocessor=65536, shared_memory_per_block=48 << 10,
+        shared_memory_per_block_optin=limits.shared_bytes, shared_memory_per_multiprocessor=228 << 10,
+        L2_cache_size=50 << 20, is_integrated=False, gcnArchName="",
+    )  # fmt: skip
+
+
+def replace(torch: Any, put: Put) -> None:
+    """Replace the parts of torch that need a GPU."""
+    for name in _MAKERS:
+        if hasattr(torch, name):
+            put(torch, name, _hosted(getattr(torch, name)))
+    for name in _METHODS:
+        put(torch.Tensor, name, _hosted(getattr(torch.Tensor, name)))
+    put(torch.nn.Module, "to", _hosted(torch.nn.Module.to))
+    put(torch.nn.Module, "cuda", lambda module, *arguments, **keywords: module)
+    put(torch.Tensor, "cuda", lambda tensor, *arguments, **keywords: tensor)
+    put(torch.Tensor, "pin_memory", lambda tensor, *arguments: tensor)
+    put(torch.Tensor, "is_cuda", property(lambda tensor: True))
+    put(torch.Tensor, "record_stream", _nothing)
+    put(torch, "set_default_device", _nothing)
+    stream = _Stream()
+    replaced: dict[str, Any] = {
+        "is_available": lambda: True, "is_initialized": lambda: True, "init": _nothing, "synchronize": _nothing,
+        "device_count": lambda: 1, "current_device": lambda: 0, "set_device": _nothing, "device": _block,
+        "empty_cache": _nothing, "ipc_collect": _nothing, "Stream": _Stream, "Event": _Event, "stream": _block,
+        "current_stream": lambda device=None: stream, "default_stream": lambda device=None: stream,
+        "get_device_capability": lambda device=None: EmulatorPlace().limits().compute_capability,
+        "get_device_name": lambda device=None: "cudakit's emulator", "get_device_properties": _properties,
+        "is_current_stream_capturing": lambda: False, "manual_seed": torch.default_generator.manual_seed,
+        "manual_seed_all": _nothing, "memory_allocated": lambda device=None: 0,
+        "max_memory_allocated": lambda device=None: 0, "reset_peak_memory_stats": _nothing,
+        "is_bf16_supported": lambda including_emulation=True: True,
+    }  # fmt: skip
+    for name, value in replaced.items():
+        put(torch.cuda, name, value)
