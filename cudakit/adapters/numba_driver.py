@@ -9,6 +9,7 @@ Device memory is memory of the emulator, at its host address. All work is done w
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import importlib
@@ -18,7 +19,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -30,7 +31,6 @@ from cudakit.adapters.pycuda.allocations import DeviceAllocation, memory
 from cudakit.emulator.face import DeviceArray, EmulatorPlace, as_device, order, room
 from cudakit.errors import EmulationError, LaunchError
 from cudakit.jit.load.config import Config, config
-from cudakit.jit.specialise.options import CompileOptions
 from cudakit.kernel.kernel import Kernel
 from cudakit.memory.memory import empty
 
@@ -57,15 +57,6 @@ _NOTHING = (
     "cuProfilerStop", "cuStreamDestroy", "cuStreamQuery", "cuStreamWaitEvent", "cuLibraryUnload", "cuModuleUnload",
     "cuFuncSetCacheConfig",    "cuKernelSetCacheConfig", "cuKernelSetAttribute",
 )  # fmt: skip
-#: Kernels' functions of CUDA's device runtime by which a grid of Numba's synchronises.
-_GRID_SYNC = """
-#include <cooperative_groups.h>
-extern "C" __device__ unsigned long long cudaCGGetIntrinsicHandle(cudaCGScope) { return 1; }
-extern "C" __device__ cudaError_t cudaCGSynchronize(unsigned long long, unsigned int) {
-    cooperative_groups::this_grid().sync();
-    return cudaSuccess;
-}
-"""
 
 
 class Driver:
@@ -341,14 +332,11 @@ class Function:
         The kernel of cudakit's.
     """
 
-    def __init__(self, library: Any, name: str, signature: str, is_cooperative: bool) -> None:
-        links: list[Any] = [_linked(item) for item in vars(library)["_linking_files"]]
-        if is_cooperative:
-            links.append(_GRID_SYNC)
+    def __init__(self, library: Any, name: str, signature: str) -> None:
         text = library.get_asm_str(cc=EmulatorPlace().limits().compute_capability)
-        options = CompileOptions(link=links) if links else None
+        links = [_linked(item) for item in vars(library)["_linking_files"]]
         self.name, self.handle = name, 0
-        self.kernel: Any = numba_kernels.from_ptx(text, signature, options)
+        self.kernel: Any = numba_kernels.from_ptx(text, signature, links)
 
     @functools.cached_property
     def attrs(self) -> Any:
@@ -403,8 +391,7 @@ def _function(library: Any) -> Function:
     """Return the function of a library, in place of Numba's own."""
     function: Function | None = library.__dict__.get("_cudakit")
     if function is None:
-        is_cooperative = "cudaCGSynchronize" in library.get_asm_str(cc=EmulatorPlace().limits().compute_capability)
-        function = Function(library, _name_of(library), vars(library)["_cudakit_signature"], is_cooperative)
+        function = Function(library, _name_of(library), vars(library)["_cudakit_signature"])
         library.__dict__["_cudakit"] = function
     return function
 
@@ -456,16 +443,32 @@ class Launcher:
             for extension in reversed(kernel.extensions):
                 of_type, value = extension.prepare_args(of_type, value, stream=stream, retr=writebacks)
             numba_kernels.append_parameters(values, of_type, value, functools.partial(self._view, writebacks))
-        try:
+        with self._errors():
             launch = _config(tuple(griddim), tuple(blockdim), sharedmem, kernel.cooperative)
             function.kernel(EmulatorPlace().current(), launch, *values)
-        except (LaunchError, EmulationError) as error:
-            code = 700 if isinstance(error, EmulationError) else 1
-            raise self._driver.error(str(error), code).with_traceback(error.__traceback__) from None
         if kernel.debug:
             self._raise_from(kernel, function.kernel)
         for write_back in writebacks:
             write_back()
+
+    def launch_mlir(self, kernel: numba_kernels.MlirKernel, config: Config, arguments: Sequence[Any]) -> None:
+        """Launch a kernel of numba-cuda-mlir's on the emulator."""
+        writebacks: list[Callable[[], None]] = []
+        view = functools.partial(self._view, writebacks)
+        types_of = tuple(map(kernel.type_of, arguments))
+        with self._errors():
+            kernel.launch(EmulatorPlace().current(), config, types_of, arguments, view)
+        for write_back in writebacks:
+            write_back()
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Raise errors of launches in the block as Numba's too."""
+        try:
+            yield
+        except (LaunchError, EmulationError) as error:
+            code = 700 if isinstance(error, EmulationError) else 1
+            raise self._driver.error(str(error), code).with_traceback(error.__traceback__) from None
 
     def _view(self, writebacks: list[Callable[[], None]], value: Any) -> tuple[Any, np.ndarray]:
         """Return an argument in device memory, and the view of it that the kernel gets.
@@ -528,6 +531,58 @@ def _with_lines(make: Callable[..., None]) -> Callable[..., None]:
     return make_with_lines
 
 
+def put_driver(root: str, put: Callable[[Any, str, Any], None]) -> tuple[Any, Driver]:
+    """Put the stand-in for the driver beneath a package with the modules of ``numba.cuda``.
+
+    Return the package's module of the driver, and the stand-in.
+    """
+    from cuda.bindings import driver as binding
+
+    numbas: Any = importlib.import_module(f"{root}.cudadrv.driver")
+    devices = importlib.import_module(f"{root}.cudadrv.devices")
+    driver = Driver(numbas.CudaAPIError)
+    # These stay: by them Numba's arrays free their memory, up to the end of the process.
+    for owner, name, value in (
+        *((numbas, "USE_NV_BINDING", True), (devices, "USE_NV_BINDING", True)),
+        *((numbas, "binding", binding), (numbas, "CU_STREAM_DEFAULT", 0)),
+        *((numbas.driver, "is_initialized", False), (numbas.driver, "initialization_error", None)),
+        (numbas.Driver, "_cuda_python_wrap_fn", lambda self, name: driver.function(name)),
+    ):
+        setattr(owner, name, value)
+    put(numbas.Device, "__init__", _device)
+    put(numbas.Context, "get_max_potential_block_size", lambda self, **options: (0, 128))
+    put(numbas.Stream, "add_callback", lambda self, callback, arg=None: callback(self, 0, arg))
+    return numbas, driver
+
+
+def replace_mlir(module: Any, put: Callable[[Any, str, Any], None]) -> None:
+    """Put the stand-in for the driver beneath ``numba_cuda_mlir.cuda``, and launch its kernels on the emulator.
+
+    `module` and `put` are those of `replace`.
+    """
+    _, driver = put_driver("numba_cuda_mlir.numba_cuda", put)
+    hint = importlib.import_module("numba_cuda_mlir.numba_cuda.args").ArgHint
+    launcher = Launcher(driver, hint, module.as_cuda_array)
+
+    def configured(
+        self: Any, griddim: Any, blockdim: Any, stream: Any = None, sharedmem: Any = None, cluster: Any = None
+    ) -> Callable[..., None]:
+        kernel: numba_kernels.MlirKernel = self.__dict__.setdefault("_cudakit", numba_kernels.MlirKernel(self))
+        launch = config(griddim, blockdim, shared_bytes=sharedmem or 0, cluster=cluster)
+        return lambda *arguments: launcher.launch_mlir(kernel, launch, arguments)
+
+    dispatcher = type(module.jit(lambda: None))
+    put(dispatcher, "configure", configured)
+    put(dispatcher, "__getitem__", lambda self, launch: configured(self, *launch))
+    put(
+        dispatcher,
+        "forall",
+        lambda self, ntasks, tpb=0, stream=None, sharedmem=0: configured(
+            self, -(-ntasks // (tpb or 128)), tpb or 128, stream, sharedmem
+        ),
+    )
+
+
 def replace(module: Any, put: Callable[[Any, str, Any], None]) -> None:
     """Put the stand-in for the driver beneath ``numba.cuda``. Numba's own simulator is left alone.
 
@@ -541,26 +596,11 @@ def replace(module: Any, put: Callable[[Any, str, Any], None]) -> None:
     root = module.__name__
     if hasattr(module, "FakeCUDAArray") or not hasattr(module, "dispatcher"):
         return
-    from cuda.bindings import driver as binding
-
     parts: dict[str, Any] = {
-        name: importlib.import_module(f"{root}.{name}")
-        for name in ("cudadrv.driver", "cudadrv.devices", "dispatcher", "codegen", "args")
+        name: importlib.import_module(f"{root}.{name}") for name in ("dispatcher", "codegen", "args")
     }
-    numbas = parts["cudadrv.driver"]
-    driver = Driver(numbas.CudaAPIError)
+    numbas, driver = put_driver(root, put)
     launcher = Launcher(driver, parts["args"].ArgHint, module.as_cuda_array)
-    # These stay: by them Numba's arrays free their memory, up to the end of the process.
-    for owner, name, value in (
-        *((numbas, "USE_NV_BINDING", True), (parts["cudadrv.devices"], "USE_NV_BINDING", True)),
-        *((numbas, "binding", binding), (numbas, "CU_STREAM_DEFAULT", 0)),
-        *((numbas.driver, "is_initialized", False), (numbas.driver, "initialization_error", None)),
-        (numbas.Driver, "_cuda_python_wrap_fn", lambda self, name: driver.function(name)),
-    ):
-        setattr(owner, name, value)
-    put(numbas.Device, "__init__", _device)
-    put(numbas.Context, "get_max_potential_block_size", lambda self, **options: (0, 128))
-    put(numbas.Stream, "add_callback", lambda self, callback, arg=None: callback(self, 0, arg))
     if hasattr(numbas, "_to_core_stream"):
         put(parts["dispatcher"].driver, "_to_core_stream", lambda stream: stream)
     kernel = vars(parts["dispatcher"])["_Kernel"]

@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -20,7 +20,20 @@ from cudakit.jit.specialise.options import CompileOptions
 from cudakit.kernel.kernel import Kernel
 from cudakit.places import place_of
 
+#: Function that returns an array or record in the kernel's memory, and the kernel's argument for it.
+View: TypeAlias = Callable[[Any], tuple[Any, Any]]
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
+
+
+#: Kernels' functions of CUDA's device runtime by which a grid of Numba's synchronises.
+_GRID_SYNC = """
+#include <cooperative_groups.h>
+extern "C" __device__ unsigned long long cudaCGGetIntrinsicHandle(cudaCGScope) { return 1; }
+extern "C" __device__ cudaError_t cudaCGSynchronize(unsigned long long, unsigned int) {
+    cooperative_groups::this_grid().sync();
+    return cudaSuccess;
+}
+"""
 
 
 class NumbaKernel:
@@ -32,12 +45,16 @@ class NumbaKernel:
         Compiled kernels, by Numba's types of their arguments.
     """
 
+    #: Whether the code takes arrays as MLIR's memrefs.
+    _is_memref = False
+
     def __init__(self, function: Any) -> None:
         self._function = function
         self.kernels: dict[Any, Kernel] = {}
+        self._cooperative: set[Any] = set()
 
     def __repr__(self) -> str:
-        return f"<NumbaKernel {self._function.__name__}>"
+        return f"<{type(self).__name__} {self._function.__name__}>"
 
     def __call__(self, stream: Any, config: Config | Cover, *arguments: Any) -> None:
         """Launch the kernel.
@@ -51,21 +68,63 @@ class NumbaKernel:
         *arguments : array or number
             Numbers, C-contiguous arrays, and tuples of these.
         """
-        from numba import cuda, types
+        types_of = tuple(map(self.type_of, arguments))
+        self.launch(stream, config, types_of, arguments, lambda array: (array, array))
 
-        types_of = tuple(_type_of(argument) for argument in arguments)
+    def launch(self, stream: Any, config: Config | Cover, types_of: Sequence[Any], arguments: Any, view: View) -> None:
+        """Launch the kernel with arguments of Numba's types; `view` is that of `append_parameters`."""
         kernel = self.kernels.get(types_of)
         if kernel is None:
             arch = place_of(stream).limits(stream).compute_capability
-            with _compiling_for(arch):
-                text, _ = cuda.compile_ptx(self._function, types.void(*types_of), cc=arch, lineinfo=True)
+            text = self._compile(types_of, arch)
             names = self._function.__code__.co_varnames
-            head = signature_of(self._function.__name__, types_of, names)
+            head = signature_of(self._function.__name__, types_of, names, self._is_memref)
             kernel = self.kernels[types_of] = from_ptx(text, head)
+            if synchronises(text):
+                self._cooperative.add(types_of)
+        if types_of in self._cooperative and isinstance(config, Config):
+            config = config._replace(cooperative=True)
         parameters: list[Any] = []
         for of_type, argument in zip(types_of, arguments, strict=True):
-            append_parameters(parameters, of_type, argument, lambda array: (array, array))
+            append_parameters(parameters, of_type, argument, view, self._is_memref)
         kernel(stream, config, *parameters)
+
+    def type_of(self, value: Any) -> Any:
+        """Return Numba's type of an argument."""
+        return _type_of(value)
+
+    def _compile(self, types_of: Sequence[Any], arch: tuple[int, int]) -> str:
+        from numba import cuda, types
+
+        with _compiling_for(arch):
+            text: str = cuda.compile_ptx(self._function, types.void(*types_of), cc=arch, lineinfo=True)[0]
+        return text
+
+
+class MlirKernel(NumbaKernel):
+    """A kernel of numba-cuda-mlir's, called as cudakit's are."""
+
+    _is_memref = True
+
+    def __init__(self, dispatcher: Any) -> None:
+        super().__init__(dispatcher.py_func)
+        self._dispatcher = dispatcher
+
+    def type_of(self, value: Any) -> Any:
+        return self._dispatcher.typeof_pyval(value)
+
+    def _compile(self, types_of: Sequence[Any], arch: tuple[int, int]) -> str:
+        from numba_cuda_mlir import cuda, tools
+
+        former = vars(tools).get("_cached_cc")
+        vars(tools)["_cached_cc"] = arch  # the compiler asks the GPU here, if it knows none
+        try:
+            options = {name: self._dispatcher.targetoptions.get(name) for name in ("fastmath", "opt")}
+            options = {name: value for name, value in options.items() if value is not None}
+            text: str = cuda.compile_ptx(self._function, tuple(types_of), cc=arch, lineinfo=True, **options)[0]
+        finally:
+            vars(tools)["_cached_cc"] = former
+        return text
 
 
 def from_numba(kernel: Any) -> NumbaKernel:
@@ -74,7 +133,8 @@ def from_numba(kernel: Any) -> NumbaKernel:
     Parameters
     ----------
     kernel : function
-        Function that is, or could be, decorated with ``numba.cuda.jit``.
+        Function that is, or could be, decorated with ``numba.cuda.jit``, or one that is decorated with
+        ``numba_cuda_mlir.cuda.jit``.
 
     Returns
     -------
@@ -91,7 +151,8 @@ def from_numba(kernel: Any) -> NumbaKernel:
         raise ArgumentError(
             f"from_numba takes a function, decorated with numba.cuda.jit or not, got {shortened(kernel)}"
         )
-    return NumbaKernel(function)
+    is_of_mlir = type(kernel).__module__.partition(".")[0] == "numba_cuda_mlir"
+    return MlirKernel(kernel) if is_of_mlir else NumbaKernel(function)
 
 
 @contextlib.contextmanager
@@ -108,8 +169,18 @@ def _compiling_for(arch: tuple[int, int]) -> Iterator[None]:
         asks["get_current_device"] = former
 
 
-def from_ptx(text: str, signature: str, options: CompileOptions | None = None) -> Kernel:
-    """Return the kernel of PTX that Numba has compiled, with the name of a signature in place of Numba's."""
+def synchronises(text: str) -> bool:
+    """Return whether PTX synchronises a grid, for which its launches must be cooperative."""
+    return "cudaCGSynchronize" in text
+
+
+def from_ptx(text: str, signature: str, links: Sequence[Any] = ()) -> Kernel:
+    """Return the kernel of PTX that Numba has compiled, with the name of a signature in place of Numba's.
+
+    `links` are linked to it.
+    """
+    linked = [*links, *([_GRID_SYNC] if synchronises(text) else ())]
+    options = CompileOptions(link=linked) if linked else None
     match, name = _ENTRY.search(text), signature.partition("(")[0].rpartition(" ")[2]
     renamed = text.replace(match[1], name) if match is not None else text
     return Kernel.from_ptx(renamed, name, signature=signature, options=options)
@@ -147,7 +218,6 @@ _NUMBERS = {
     "int32": "int", "uint32": "unsigned int", "int64": "long long", "uint64": "unsigned long long",
     "float16": "unsigned short", "float32": "float", "float64": "double",
 }  # fmt: skip
-View = Callable[[Any], tuple[Any, Any]]
 
 
 def _integer(of_type: Any, value: Any) -> int:
@@ -177,7 +247,7 @@ _SCALARS: dict[str, tuple[Callable[[Any], str], Callable[[Any, Any], Any]]] = {
 }
 
 
-def signature_of(function: str, types: Sequence[Any], names: Sequence[str]) -> str:
+def signature_of(function: str, types: Sequence[Any], names: Sequence[str], is_memref: bool = False) -> str:
     """Return the C++ signature of the code that Numba compiles for a kernel.
 
     Parameters
@@ -188,18 +258,25 @@ def signature_of(function: str, types: Sequence[Any], names: Sequence[str]) -> s
         Numba's types of the arguments.
     names : sequence of str
         Names of the arguments; missing ones are numbered.
+    is_memref : bool
+        Whether the code takes arrays as MLIR's memrefs.
     """
     parameters: list[str] = []
     for place, of_type in enumerate(types):
         name = names[place] if place < len(names) and names[place].isascii() else f"argument{place}"
-        _declare(parameters, of_type, f"{name}_" if name in CPP_WORDS else name)
+        _declare(parameters, of_type, f"{name}_" if name in CPP_WORDS else name, is_memref)
     return f"void {function}({', '.join(parameters)})"
 
 
-def _declare(parameters: list[str], of_type: Any, name: str) -> None:
+def _declare(parameters: list[str], of_type: Any, name: str, is_memref: bool) -> None:
     """Append the declarations of the parameters that Numba's compiled code takes for an argument."""
     for base in _class_names(of_type.__class__):
-        if base == "Array":
+        if base == "Array" and is_memref:
+            parameters += (f"void* {name}", f"void* {name}__aligned", f"long long {name}__offset")
+            parameters += (f"long long {name}__{part}{n}" for part in ("shape", "stride") for n in range(of_type.ndim))
+        elif base == "Complex" and is_memref:
+            parameters.append(f"{_NUMBERS[str(of_type.underlying_float)]}2 {name}")
+        elif base == "Array":
             parameters += (f"unsigned long long {name}__{part}" for part in ("meminfo", "parent"))
             parameters += (f"long long {name}__size", f"long long {name}__itemsize", f"void* {name}")
             parameters += (f"long long {name}__{part}{n}" for part in ("shape", "stride") for n in range(of_type.ndim))
@@ -209,9 +286,9 @@ def _declare(parameters: list[str], of_type: Any, name: str) -> None:
             parameters += (f"{_NUMBERS[str(of_type.underlying_float)]} {name}__{part}" for part in ("real", "imag"))
         elif base == "BaseTuple":
             for place, element_type in enumerate(of_type):
-                _declare(parameters, element_type, f"{name}__{place}")
+                _declare(parameters, element_type, f"{name}__{place}", is_memref)
         elif base == "EnumMember":
-            _declare(parameters, of_type.dtype, name)
+            _declare(parameters, of_type.dtype, name, is_memref)
         elif base in _SCALARS:
             parameters.append(f"{_SCALARS[base][0](of_type)} {name}")
         else:
@@ -220,7 +297,7 @@ def _declare(parameters: list[str], of_type: Any, name: str) -> None:
     raise NotImplementedError(of_type)
 
 
-def append_parameters(parameters: list[Any], of_type: Any, value: Any, view: View) -> None:
+def append_parameters(parameters: list[Any], of_type: Any, value: Any, view: View, is_memref: bool = False) -> None:
     """Append the parameters that Numba's compiled code takes for an argument.
 
     For an array: two zeros, its numbers of elements and of bytes an element, the array, its shape and strides
@@ -236,6 +313,8 @@ def append_parameters(parameters: list[Any], of_type: Any, value: Any, view: Vie
         Argument.
     view : callable
         Function that takes an array or record, and returns it with shape and strides, and as a kernel's argument.
+    is_memref : bool
+        Whether the code takes arrays as MLIR's memrefs: the array twice, an offset, its shape and strides in elements.
 
     Raises
     ------
@@ -243,7 +322,13 @@ def append_parameters(parameters: list[Any], of_type: Any, value: Any, view: Vie
         For a type that Numba does not pass to kernels.
     """
     for base in _class_names(of_type.__class__):
-        if base == "Array":
+        if base == "Array" and is_memref:
+            array, argument = view(value)
+            steps = (step // array.dtype.itemsize for step in array.strides)
+            parameters += (argument, argument, 0, *map(int, array.shape), *map(int, steps))
+        elif base == "Complex" and is_memref:
+            parameters.append(np.array([value.real, value.imag], str(of_type.underlying_float)))
+        elif base == "Array":
             array, argument = view(value)
             parameters += (0, 0, int(array.size), array.dtype.itemsize, argument)
             parameters += map(int, (*array.shape, *array.strides))
@@ -253,9 +338,9 @@ def append_parameters(parameters: list[Any], of_type: Any, value: Any, view: Vie
             parameters += (float(value.real), float(value.imag))
         elif base == "BaseTuple":
             for element_type, part in zip(of_type, value, strict=True):
-                append_parameters(parameters, element_type, part, view)
+                append_parameters(parameters, element_type, part, view, is_memref)
         elif base == "EnumMember":
-            append_parameters(parameters, of_type.dtype, value.value, view)
+            append_parameters(parameters, of_type.dtype, value.value, view, is_memref)
         elif base in _SCALARS:
             parameters.append(_SCALARS[base][1](of_type, value))
         else:

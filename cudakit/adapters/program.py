@@ -320,6 +320,7 @@ def stand_ins(on_gpu: bool, pycuda: PyCUDA | None = None) -> StandIns:
     packages |= {"cupy": find_cupy, "cupyx": find_cupy, "cuda.core": _find_core}
     parts: dict[str, Replace] = {
         "numba.cuda": _with_warning(numba_driver.replace),
+        "numba_cuda_mlir.cuda": _with_warning(numba_driver.replace_mlir),
         "triton": _with_warning(triton_kernels.replace),
     }
     return StandIns(packages, parts | children, ["cuda.core", *shared])

@@ -107,6 +107,27 @@ def test_parameters_of_numbas_code() -> None:
         numba_kernels.append_parameters([], Type(), 1, lambda array: (array, array))
 
 
+def test_arrays_as_memrefs() -> None:
+    """As the code of numba-cuda-mlir takes them."""
+    types = [
+        Array(ndim=2),
+        Complex(underlying_float=Float("float32")),
+        BaseTuple(parts=[Array(ndim=1), Integer("int8")]),
+    ]
+    assert numba_kernels.signature_of("f", types, ["x", "z", "t"], True) == (
+        "void f(void* x, void* x__aligned, long long x__offset, long long x__shape0, long long x__shape1, "
+        "long long x__stride0, long long x__stride1, float2 z, void* t__0, void* t__0__aligned, "
+        "long long t__0__offset, long long t__0__shape0, long long t__0__stride0, signed char t__1)"
+    )
+    x, y, parameters = np.zeros((4, 3), "f4")[:, ::2], np.zeros(5), list[Any]()
+    for of_type, value in zip(types, (x, 1 + 2j, (y, 7)), strict=True):
+        numba_kernels.append_parameters(parameters, of_type, value, lambda array: (array, array), True)
+    assert [parameters[place] is array for place, array in ((0, x), (1, x), (8, y), (9, y))] == [True] * 4
+    assert parameters[2:7] == [0, 4, 2, 3, 2]
+    assert (parameters[7].tolist(), parameters[7].dtype) == ([1, 2], np.float32)
+    assert parameters[10:] == [0, 5, 1, 7]
+
+
 def test_a_number_beyond_its_type_keeps_its_lower_bits() -> None:
     parameters: list[Any] = []
     for name, value in (("int8", 0x1FF), ("uint8", 0x1FF), ("int32", 2**31), ("uint64", -1), ("int64", -(2**63))):
@@ -447,3 +468,73 @@ def test_global_arrays_and_linked_sources(cuda: Any, tmp_path: Any) -> None:
     x = np.arange(4, dtype="i4")
     f[1, 4](x)
     assert x.tolist() == [0, 102, 204, 306]
+
+
+# ── with numba-cuda-mlir ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def mlir() -> Iterator[Any]:
+    """``numba_cuda_mlir.cuda`` on the emulator."""
+    module = pytest.importorskip("numba_cuda_mlir.cuda")
+    with StandIns({}, {"numba_cuda_mlir.cuda": numba_driver.replace_mlir}), ck.emulator.strict():
+        yield module
+
+
+@pytest.mark.bridges
+def test_programs_of_numba_cuda_mlir(mlir: Any) -> None:
+    @mlir.jit
+    def add(a: Any, b: Any, out: Any) -> None:
+        i = mlir.grid(1)
+        if i < out.shape[0]:
+            out[i] = a[i] + b[i]
+
+    a, out = np.arange(1000, dtype=np.float32), np.zeros(1000, np.float32)
+    add[4, 256](a, a, out)
+    assert (out == 2 * a).all()
+    add.forall(1000)(a, out, out)
+    assert (out == 3 * a).all()
+
+    @mlir.jit
+    def f(x: Any, by: Any, n: Any, flag: Any, pair: Any, z: Any) -> None:
+        i = mlir.grid(1)
+        if i < n and flag:
+            x[i, 1] = by * i + pair[0] + z.imag
+
+    x = mlir.to_device(np.zeros((8, 3)))
+    f[1, 32](x[::2], 2.0, 4, True, (5, 1.0), 1 + 3j)
+    assert x.copy_to_host()[:, 1].tolist() == [8, 0, 10, 0, 12, 0, 14, 0]
+
+    @mlir.jit
+    def total(x: Any) -> None:
+        grid, i = mlir.cg.this_grid(), mlir.grid(1)
+        x[i] = i
+        grid.sync()
+        if i == 0:
+            for k in range(1, x.size):
+                x[0] += x[k]
+
+    y = np.zeros(64, "i4")
+    total[2, 32](y)
+    assert y[0] == sum(range(64))
+    with pytest.raises(
+        ck.LaunchError, match=r"test_numba.py:\d+[,)].* nearest is x with 8 elements: element 8 is past"
+    ):
+        total[1, 32](mlir.device_array(8, "i4"))
+
+
+@pytest.mark.bridges
+def test_kernels_of_numba_cuda_mlir(stream: Any) -> None:
+    cuda = pytest.importorskip("numba_cuda_mlir.cuda")
+
+    @cuda.jit
+    def axpy(a: Any, x: Any, y: Any) -> None:
+        i = cuda.grid(1)
+        if i < y.shape[0]:
+            y[i] += a * x[i]
+
+    kernel = ck.adapters.from_numba(axpy)
+    x, y = ck.to_device(np.arange(100.0), stream), ck.to_device(np.ones(100), stream)
+    kernel(stream, ck.config(1, 128), 2.0, x, y)
+    assert (ck.to_host(y, stream) == 2 * np.arange(100) + 1).all()
+    assert repr(kernel) == "<MlirKernel axpy>"
