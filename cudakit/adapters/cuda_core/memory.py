@@ -159,7 +159,7 @@ class Buffer:
             stream_of(stream, "close")
         if not self.is_closed:
             array, resource, handle = self._array, self._resource, self.handle
-            self.is_closed, self._array, self._owner = True, None, None
+            self.is_closed, self._array, self._owner, self._resource = True, None, None, None
             if resource is not None and not isinstance(resource, _Resource) and array.size:
                 resource.deallocate(handle, int(array.size), stream=stream)
 
@@ -214,6 +214,8 @@ class Buffer:
     def __dlpack_device__(self) -> tuple[int, int]:
         if self.is_managed:
             return _MANAGED, 0
+        if not (self.is_host_accessible or self.is_device_accessible):
+            raise BufferError("the buffer is reached neither by the device nor by the host")
         if self.is_host_accessible:
             return (_PINNED, 0) if self.is_device_accessible else (_CPU, 0)
         return _CUDA, 0
@@ -398,6 +400,45 @@ class PoolAttributes:
     reserved_mem_current, reserved_mem_high = used_mem_current, used_mem_high
 
 
+class GraphMemoryResourceAttributes:
+    """A stand-in for the attributes of a `GraphMemoryResource`: its bytes in use, and their peaks."""
+
+    def __init__(self) -> None:
+        self._peak = 0
+
+    @property
+    def used_mem_current(self) -> int:
+        """Bytes in use."""
+        return room().usage("device").used
+
+    @property
+    def used_mem_high(self) -> int:
+        """Most bytes that were in use at once, since it was set to 0."""
+        return max(self._peak, self.used_mem_current)
+
+    @used_mem_high.setter
+    def used_mem_high(self, value: int) -> None:
+        if value != 0:
+            raise AttributeError(f"Attribute 'used_mem_high' may only be set to zero (got {value}).")
+        self._peak = 0
+
+    @property
+    def reserved_mem_current(self) -> int:
+        """Bytes in use: no memory is kept free."""
+        return self.used_mem_current
+
+    @property
+    def reserved_mem_high(self) -> int:
+        """Most bytes that were in use at once, since it was set to 0."""
+        return self.used_mem_high
+
+    @reserved_mem_high.setter
+    def reserved_mem_high(self, value: int) -> None:
+        if value != 0:
+            raise AttributeError(f"Attribute 'reserved_mem_high' may only be set to zero (got {value}).")
+        self._peak = 0
+
+
 class DeviceMemoryResource(_Resource):
     """A stand-in for ``cuda.core.DeviceMemoryResource``."""
 
@@ -452,6 +493,11 @@ class GraphMemoryResource(_Resource):
             cls._only = super().__new__(cls)
         return cls._only
 
+    @property
+    def attributes(self) -> GraphMemoryResourceAttributes:
+        """Bytes in use."""
+        return _GRAPH_ATTRIBUTES
+
     def __init__(self, device_id: Any = 0) -> None:
         super().__init__()
 
@@ -461,6 +507,9 @@ class GraphMemoryResource(_Resource):
 
     def trim(self) -> None:
         """Do nothing: the emulator keeps no free memory."""
+
+
+_GRAPH_ATTRIBUTES = GraphMemoryResourceAttributes()
 
 
 def _other_process(name: str) -> CoreError:

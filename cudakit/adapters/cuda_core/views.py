@@ -37,7 +37,7 @@ class StridedMemoryView:
     def _take(self, obj: Any, array: np.ndarray) -> None:
         self.exporting_obj, self._array = obj, array
         self.readonly = not array.flags.writeable
-        self.ptr = pointer_of(array) if array.size else 0
+        self.ptr = pointer_of(array)
         is_of_device = isinstance(obj, DeviceArray | Buffer)
         self.is_device_accessible = is_of_device or (array.nbytes > 0 and room().at(self.ptr) is not None)
         self.device_id = 0 if is_of_device else -1
@@ -120,6 +120,7 @@ class StridedMemoryView:
     def from_array_interface(cls, obj: Any) -> StridedMemoryView:
         """Return a view of an array of the host."""
         view: StridedMemoryView = cls._of(obj)
+        view.device_id = 0  # as cuda.core: the current device
         return view
 
     @classmethod
