@@ -80,8 +80,8 @@ CALLS: list[tuple[str, Callable[[Any], tuple[Any, ...]], dict[str, Any], type[Ex
 ]
 
 
-#: Only the emulator knows that no memory is there.
-ON_EMULATOR = ("an address of freed memory",)
+#: Only the emulator knows that no memory is there: on a GPU repeated prepared calls pass addresses on.
+ON_EMULATOR = ("an address of freed memory", "freed memory of a prepared call")
 
 
 @pytest.mark.parametrize(
@@ -101,6 +101,15 @@ def read_only(n: int = 10) -> Any:
     array = np.zeros(n, np.float32)
     array.flags.writeable = False
     return array
+
+
+def freed_when_prepared(x: Any) -> None:
+    fill = compiler.SourceModule(SOURCE).get_function("fill")
+    fill.prepare("P")
+    memory = driver.mem_alloc(128)
+    fill.prepared_call((1, 1), (32, 1, 1), memory)
+    memory.free()
+    fill.prepared_call((1, 1), (32, 1, 1), memory)
 
 
 #: Name, action, exception, and what its message has.
@@ -129,6 +138,12 @@ ACTIONS: list[tuple[str, Callable[[Any], Any], type[Exception], str]] = [
     ("a host array in arithmetic", lambda x: x + np.ones(10, np.float32), TypeError, "to_gpu"),
     ("a list in to_gpu", lambda x: gpuarray.to_gpu([1, 2]), (TypeError, AttributeError), "list|array"),
     ("objects", lambda x: gpuarray.to_gpu(np.array([None, 1])), (TypeError, ValueError), "object"),
+    ("an array of objects", lambda x: gpuarray.zeros(3, object), TypeError, "Python objects"),
+    ("a conversion to objects", lambda x: x.astype(object), TypeError, "Python objects"),
+    ("a view as objects", lambda x: x.view(object), TypeError, "Python objects"),
+    ("host memory of objects", lambda x: driver.pagelocked_empty(3, object), TypeError, "Python objects"),
+    ("a copy to objects", lambda x: driver.from_device(x.gpudata, 3, object), TypeError, "references|object"),
+    ("freed memory of a prepared call", freed_when_prepared, driver.LogicError, "freed"),
     ("an index beyond", lambda x: x[10], IndexError, "10"),
     ("a slice by a list", lambda x: x[[1, 2]], (TypeError, IndexError, NotImplementedError), "list|take|index"),
     ("a shape that does not fit", lambda x: x.reshape(3, 4), ValueError, "reshape|size|shape"),
@@ -142,7 +157,13 @@ ACTIONS: list[tuple[str, Callable[[Any], Any], type[Exception], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("action", "error", "text"), [a[1:] for a in ACTIONS], ids=[a[0] for a in ACTIONS])
+@pytest.mark.parametrize(
+    ("action", "error", "text"),
+    [
+        pytest.param(*rest, id=name, marks=pytest.mark.emulator if name in ON_EMULATOR else ())
+        for name, *rest in ACTIONS
+    ],
+)
 def test_a_mistake_says_what_is_wrong(x: Any, action: Any, error: Any, text: str) -> None:
     with pytest.raises(error, match=f"(?s){text}"):
         action(x)

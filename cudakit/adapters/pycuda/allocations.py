@@ -197,6 +197,20 @@ class Foreign(DeviceAllocation):
         pass
 
 
+def device_dtype(dtype: Any) -> np.dtype:
+    """Return a dtype of elements in device memory.
+
+    Raises
+    ------
+    ArgumentError
+        For a dtype of Python objects.
+    """
+    result: np.dtype = np.dtype(dtype)
+    if result.hasobject:
+        raise ArgumentError(f"dtype {result} is of Python objects, which no device holds; take a dtype of numbers")
+    return result
+
+
 def array_at(pointer: Any, shape: int | Sequence[int], dtype: Any, strides: Sequence[int] | None = None) -> Any:
     """Return an array of cudakit's that views device memory: CuPy's on a GPU, the emulator's device array else.
 
@@ -217,7 +231,7 @@ def array_at(pointer: Any, shape: int | Sequence[int], dtype: Any, strides: Sequ
         If no allocation has these bytes.
     """
     extents = (int(shape),) if isinstance(shape, int | np.integer) else tuple(map(int, shape))
-    element, address = np.dtype(dtype), address_of(pointer)
+    element, address = device_dtype(dtype), address_of(pointer)
     if not math.prod(extents) or not element.itemsize:
         return empty(extents, element, stream=default_stream())
     allocation = allocation_at(address)

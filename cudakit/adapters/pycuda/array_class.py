@@ -10,7 +10,7 @@ from typing import Any, NoReturn, Self
 
 import numpy as np
 
-from cudakit.adapters.pycuda.allocations import array_at, mem_alloc
+from cudakit.adapters.pycuda.allocations import array_at, device_dtype, mem_alloc
 from cudakit.adapters.pycuda.array_arithmetic import Arithmetic, calculate, check_contiguous, scalar_of, store, work_on
 from cudakit.adapters.pycuda.array_layout import (
     Layout,
@@ -113,7 +113,7 @@ class GPUArray(Arithmetic):
         order: str = "C",
     ) -> None:
         self.shape = extents_of(shape)
-        self.dtype = np.dtype(dtype)
+        self.dtype = device_dtype(dtype)
         self.itemsize = self.dtype.itemsize
         self.strides = (
             dense_strides(self.shape, self.itemsize, order) if strides is None else tuple(map(operator.index, strides))

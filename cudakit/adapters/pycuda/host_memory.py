@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from cudakit.adapters.pycuda.allocations import DeviceAllocation, memory
+from cudakit.adapters.pycuda.allocations import DeviceAllocation, device_dtype, memory
 from cudakit.adapters.pycuda.attributes import attribute_of
 from cudakit.adapters.pycuda.enums import device_attribute
 from cudakit.adapters.pycuda.errors import LogicError, call, translated
@@ -54,6 +54,7 @@ class HostPointer(DeviceAllocation):
 
 def array_of(holder: Any, dtype: np.dtype) -> np.ndarray:
     """Return the array of an object with an ``__array_interface__``; the object is the array's ``base``."""
+    dtype = device_dtype(dtype)
     array = np.asarray(holder)
     array = array if array.dtype == dtype else array.view(dtype)
     viewed = backend_of(default_stream()).handed_out(array, default_stream())
