@@ -235,9 +235,9 @@ def replace(module: Any, put: Callable[[Any, str, Any], None]) -> None:
     for name in ("do_bench", "do_bench_cudagraph", "do_bench_proton", "do_bench_cudagraph_proton"):
         if hasattr(module.testing, name):
             put(module.testing, name, _do_bench)
-    put(module.testing.Mark, "_run", _first_row(module.testing.Mark._run))
+    put(module.testing.Mark, "_run", _first_row(vars(module.testing.Mark)["_run"]))
     tuner = module.runtime.Autotuner
-    put(tuner, "_bench", _first_fitting(tuner._bench))
+    put(tuner, "_bench", _first_fitting(vars(tuner)["_bench"]))
     if importlib.util.find_spec("torch") is not None:
         import torch
 

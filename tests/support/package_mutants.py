@@ -95,6 +95,7 @@ ROOMS = {
         ("templates/",),
         (
             *("tests/ops", "tests/generate", "tests/random", "tests/templates", "tests/graphs"),
+            "tests/adapters/test_pycuda_generated.py",
             *("tests/kernel", "tests/emulator/programs", "tests/jit"),
         ),
     ),
@@ -113,6 +114,7 @@ TEMPLATES = {
     "matmul": ("ops/test_matmul.py", "ops/test_product.py"),
     "move": ("ops/test_move.py",),
     "norm": ("ops/test_rows.py",),
+    "pycuda_random": ("adapters/test_pycuda_generated.py",),
     "random": ("random",),
     "reduce": ("ops/test_reduce.py", "generate/test_reduction.py"),
     "runs": ("ops/test_unique.py",),
