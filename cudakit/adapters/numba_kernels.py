@@ -170,8 +170,8 @@ def _compiling_for(arch: tuple[int, int]) -> Iterator[None]:
 
 
 def synchronises(text: str) -> bool:
-    """Return whether PTX synchronises a grid, for which its launches must be cooperative."""
-    return "cudaCGSynchronize" in text
+    """Return whether PTX uses a grid as a group, for which its launches must be cooperative."""
+    return "cudaCG" in text
 
 
 def from_ptx(text: str, signature: str, links: Sequence[Any] = ()) -> Kernel:

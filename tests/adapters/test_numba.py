@@ -282,6 +282,15 @@ def test_in_and_out(cuda: Any) -> None:
 
 @pytest.mark.bridges
 def test_a_grid_synchronises(cuda: Any) -> None:
+    @cuda.jit
+    def only_ask(x: Any) -> None:
+        cuda.cg.this_grid()
+        x[0] = 5
+
+    one = np.zeros(1)
+    only_ask[1, 1](one)
+    assert one[0] == 5
+
     @cuda.jit("void(int32[:])")
     def total(x: Any) -> None:
         grid = cuda.cg.this_grid()
