@@ -7,6 +7,7 @@ import builtins
 import functools
 import inspect
 import operator
+import re
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -80,6 +81,11 @@ _PYTHON: dict[type[ast.AST], Callable[..., Any]] = {
     ast.RShift: operator.rshift, ast.BitAnd: operator.and_, ast.BitOr: operator.or_, ast.BitXor: operator.xor,
     ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Not: operator.not_, ast.Invert: operator.invert,
 }  # fmt: skip
+_TWO = re.compile(r"cupyx_two_(\w+)\{\}")
+_FUNCTOR = """struct cupyx_two_@ {
+    template <class T> __device__ auto operator()(T x, T y) const { return cudakit::ufunc::@(x, y); }
+};
+"""
 _CASTS = {int: "long long", float: "double", bool: "bool"}
 
 
@@ -391,8 +397,7 @@ class _Function:
 def _ufunc(name: str, texts: Sequence[str]) -> Code:
     """Return a call of a universal function, whose two operands get one type."""
     if len(texts) == 2:
-        function = f"[](auto x, auto y) {{ return cudakit::ufunc::{name}(x, y); }}"
-        return Code(f"cupyx_jit::both({function}, {texts[0]}, {texts[1]})")
+        return Code(f"cupyx_jit::both(cupyx_two_{name}{{}}, {texts[0]}, {texts[1]})")
     return Code(f"cudakit::ufunc::{name}({', '.join(texts)})")
 
 
@@ -485,7 +490,9 @@ class JitKernel:
         complexes = "#include <cupy/complex.cuh>\n" * any("complex" in head for head in heads)
         before = "\n".join(devices.values())
         arguments, start = ", ".join(heads), "\n".join(first)
-        return f"{complexes}{_HEAD}{before}\n__global__ void {self.__name__}({arguments}) {{\n{start}\n{body}\n}}\n"
+        code = f"{before}\n__global__ void {self.__name__}({arguments}) {{\n{start}\n{body}\n}}\n"
+        functors = "".join(_FUNCTOR.replace("@", name) for name in sorted({*_TWO.findall(code)}))
+        return f"{complexes}{_HEAD}{functors}{code}"
 
 
 def _parameters(value: Any) -> Iterator[Any]:
