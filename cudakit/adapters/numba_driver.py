@@ -50,6 +50,12 @@ ATTRIBUTES = {
     "WARP_SIZE": 32,
 }  # fmt: skip
 NAME = "cudakit's emulator"
+#: Constant variable of PTX: bits of an element, and number of elements.
+_CONSTANT = re.compile(
+    r"^\s*(?:\.visible\s+)?\.const\s+(?:\.align\s+\d+\s+)?\.[a-z](\d+)\s+[\w$]+(?:\[(\d+)\])?", re.MULTILINE
+)
+#: Bytes of a block's shared memory that machine code for sm_90 has for the system.
+_RESERVED_BYTES = 1024
 #: Functions that do nothing, as all work is done, or as there is one device with one context.
 _NOTHING = (
     "cuInit", "cuCtxEnablePeerAccess", "cuDevicePrimaryCtxRelease", "cuDevicePrimaryCtxReset",
@@ -335,15 +341,17 @@ class Function:
     def __init__(self, library: Any, name: str, signature: str) -> None:
         text = library.get_asm_str(cc=EmulatorPlace().limits().compute_capability)
         links = [_linked(item) for item in vars(library)["_linking_files"]]
-        self.name, self.handle = name, 0
+        self.name, self.handle, self._text = name, 0, text
         self.kernel: Any = numba_kernels.from_ptx(text, signature, links)
 
     @functools.cached_property
     def attrs(self) -> Any:
         """Resources of the kernel's machine code, as Numba's functions have them."""
         used = self.kernel.explain(arch="sm_90")
+        constants = sum(int(bits) // 8 * int(count or 1) for bits, count in _CONSTANT.findall(self._text))
+        shared = max(0, used.shared_bytes - _RESERVED_BYTES)
         return SimpleNamespace(
-            regs=used.registers, shared=used.shared_bytes, local=used.spill_bytes, const=0, maxthreads=1024
+            regs=used.registers, shared=shared, local=used.spill_bytes, const=constants, maxthreads=1024
         )
 
 

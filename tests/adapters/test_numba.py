@@ -430,6 +430,20 @@ def test_random_numbers_and_shared_memory(cuda: Any) -> None:
     states, out = create_xoroshiro128p_states(64, seed=1), np.zeros(64, "f4")
     draw[2, 32](states, out)
     assert 0 <= out.min() < out.max() < 1
+    table = np.arange(10)
+
+    @cuda.jit
+    def both(x: Any) -> None:
+        part, own = cuda.shared.array(10, np.int32), cuda.const.array_like(table)
+        part[cuda.threadIdx.x] = own[cuda.threadIdx.x]
+        cuda.syncthreads()
+        x[cuda.threadIdx.x] = part[9 - cuda.threadIdx.x]
+
+    ten = np.zeros(10)
+    both[1, 10](ten)
+    assert ten.tolist() == [*range(9, -1, -1)]
+    (kernel,) = both.overloads.values()
+    assert (kernel.shared_mem_per_block, kernel.const_mem_size) == (40, 80)
     assert len(set(out.tolist())) > 60
 
     @cuda.jit
