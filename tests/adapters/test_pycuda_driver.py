@@ -497,6 +497,20 @@ def test_contexts_are_a_stack_for_each_thread() -> None:
     assert "import pycuda.autoinit" in str(caught[0])
 
 
+def test_the_first_import_gives_the_driver_too() -> None:
+    drivers = list[Any]()
+
+    def work() -> None:  # in a thread, whose contexts end with it
+        from cudakit.adapters.pycuda import autoinit, autoprimaryctx
+
+        drivers.extend((autoinit.driver, autoprimaryctx.driver))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert drivers == [drv, drv]
+
+
 def test_limits_and_hints_of_a_context() -> None:
     context = drv.Context
     before = context.get_limit(drv.limit.STACK_SIZE)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from cudakit.adapters.pycuda import driver  # programs use pycuda.driver after this import alone
 from cudakit.adapters.pycuda.contexts import Context, Device, make_default_context
+
+__all__ = ["context", "device", "driver"]
 
 
 def _primary(device: Device) -> Context:

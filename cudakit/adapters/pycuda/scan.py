@@ -90,7 +90,7 @@ class _ScanKernel:
             output_ary = gpuarray.empty(input_ary.shape, self.dtype, allocator=allocator or input_ary.allocator)
         output_ary = input_ary if output_ary is None else output_ary
         for role, array in (("input_ary", input_ary), ("output_ary", output_ary)):
-            if array.ndim != 1 or array.dtype != self.dtype or array.shape != input_ary.shape:
+            if array.ndim != 1 or not _fits(array.dtype, self.dtype) or array.shape != input_ary.shape:
                 raise ArgumentError(
                     f"{self.name}: {role}: expected {self.dtype} of shape {input_ary.shape}, of one dimension; got "
                     f"{array.dtype} of shape {array.shape}"
@@ -102,6 +102,11 @@ class _ScanKernel:
             self._scan(x, out=y, stream=stream_of(stream))
         result: gpuarray.GPUArray = output_ary
         return result
+
+
+def _fits(dtype: np.dtype[Any], expected: np.dtype[Any]) -> bool:
+    """Return whether a kernel can take elements of a dtype: integers of one size may differ in sign."""
+    return dtype == expected or (dtype.kind + expected.kind in ("iu", "ui") and dtype.itemsize == expected.itemsize)
 
 
 class InclusiveScanKernel(_ScanKernel):

@@ -64,6 +64,7 @@ class Stream:
     """
 
     def __init__(self, flags: int = 0) -> None:
+        require_context("cuStreamCreate")
         with translated():
             self.stream: Any = _create(not flags & 1)
 
