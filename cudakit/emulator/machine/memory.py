@@ -421,14 +421,14 @@ class Memory:
                         name = f"the memory that {piece.name} is a part of"
                         self._add_reached(whole, name, piece.readonly or not whole.flags.writeable)
                         return self._covering(address, size)
-        for array in self._reach.find(address, size, self._readable()):
+        for array in self._reach.find(address, size, [self.literals.view(np.uint8), *self._readable()]):
             name = f"the {array.dtype} array of shape {array.shape} that a pointer leads to"
             self._add_reached(array, name, not array.flags.writeable)
         return self._covering(address, size)
 
     def _readable(self) -> list[np.ndarray]:
-        """Return all bytes of the launch that may hold pointers, as arrays: parameters, code and allocations."""
-        return [self.parameters[0], self.literals.view(np.uint8), *(piece.data for piece in self._allocations.values())]
+        """Return all bytes of the launch that may hold pointers, as arrays: its parameters and its allocations."""
+        return [self.parameters[0], *(piece.data for piece in self._allocations.values())]
 
     def add_heap(self, heap: Heap) -> None:
         """Let the launch access the blocks of the device's heap."""
