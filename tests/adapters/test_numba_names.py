@@ -63,7 +63,7 @@ def test_what_raises_says_so(table: Any, cuda: Any) -> None:
 
 
 @pytest.mark.bridges
-@pytest.mark.filterwarnings("ignore:Grid size", "ignore::cudakit.EmulatorWarning")
+@pytest.mark.filterwarnings("ignore:.*Grid size", "ignore::cudakit.EmulatorWarning")
 def test_the_program_of_the_page(cuda: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (program,) = re.findall(r"```py\n(.*?)```", (DOCS / "run-numba.md").read_text(encoding="utf-8"), re.DOTALL)
     (tmp_path / "app.py").write_text(program)
