@@ -138,7 +138,7 @@ def rows() -> str:
     for module in MODULES:
         prefix = module.removeprefix("cuda.core").removeprefix(".")
         own = [name for name in names if (name.rpartition(".")[0] or "") == prefix]
-        text += f"\n#### {module}\n\n| name | without a GPU | differs |\n|---|---|---|\n"
+        text += f"\n### {module}\n\n| name | without a GPU | differs |\n|---|---|---|\n"
         plain = []
         for name in own:
             last = name.rpartition(".")[2]

@@ -338,6 +338,9 @@ class Function:
         The kernel of cudakit's.
     """
 
+    name: str
+    handle: int
+
     def __init__(self, library: Any, name: str, signature: str) -> None:
         text = library.get_asm_str(cc=EmulatorPlace().limits().compute_capability)
         links = [_linked(item) for item in vars(library)["_linking_files"]]

@@ -38,6 +38,9 @@ class TritonKernel:
         Shared memory of a block, in bytes.
     """
 
+    threads: int
+    shared_bytes: int
+
     def __init__(self, kernel: Kernel, threads: int, shared_bytes: int) -> None:
         self.kernel, self.threads, self.shared_bytes = kernel, threads, shared_bytes
         self._pointers = [isinstance(parameter.type, Pointer) for parameter in kernel.signature.parameters or ()]

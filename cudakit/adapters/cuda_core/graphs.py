@@ -52,6 +52,8 @@ class Step:
         Steps inside of this step.
     """
 
+    name: str
+
     def __init__(self, name: str, run: Callable[[Play], None], bodies: Sequence[list[Step]] = ()) -> None:
         self.name, self.run, self.bodies = name, run, bodies
 
@@ -67,7 +69,7 @@ class GraphCondition(MadeByOthers):
     """A stand-in for ``cuda.core.graph.GraphCondition``: a number that kernels set."""
 
     def __init__(self, default: int | None) -> None:
-        self.array = memory.empty(1, np.uint32)
+        self.array: Any = memory.empty(1, np.uint32)
         self.array[...] = 0 if default is None else int(default)
         self.default = default
 
@@ -147,8 +149,10 @@ _FRESH, _BUILDING, _ENDED = "before begin_building()", "being built", "built"
 class GraphBuilder(MadeByOthers):
     """A stand-in for ``cuda.core.graph.GraphBuilder``."""
 
+    is_join_required: bool
+
     def __init__(self, stream: Any = None, steps: list[Step] | None = None, is_forked: bool = False) -> None:
-        self.stream = Stream() if stream is None else stream
+        self.stream: Any = Stream() if stream is None else stream
         self.steps: list[Step] = [] if steps is None else steps
         self.conditions: list[GraphCondition] = []
         self.is_join_required, self._state, self.is_closed = is_forked, _FRESH, False

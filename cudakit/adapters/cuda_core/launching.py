@@ -39,6 +39,9 @@ def _extent(label: str, value: Any) -> tuple[int, int, int]:
 class LaunchConfig:
     """A stand-in for ``cuda.core.LaunchConfig``. With `cluster`, `grid` counts clusters."""
 
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+
     def __init__(
         self,
         grid: Any = None,
@@ -50,7 +53,7 @@ class LaunchConfig:
     ) -> None:
         self.grid, self.block = _extent("LaunchConfig.grid", grid), _extent("LaunchConfig.block", block)
         self.cluster = None if cluster is None else _extent("LaunchConfig.cluster", cluster)
-        self.shmem_size = shmem_size or 0
+        self.shmem_size: int = shmem_size or 0
         self.is_cooperative = is_cooperative
         self.programmatic_stream_serialization = programmatic_stream_serialization
 

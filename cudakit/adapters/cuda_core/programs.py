@@ -226,6 +226,8 @@ def _signatures(text: str) -> dict[str, str]:
 class ObjectCode(MadeByOthers):
     """A stand-in for ``cuda.core.ObjectCode``: PTX, and the bytes that the program asked for."""
 
+    code_type: str
+
     def __init__(
         self,
         ptx: str,
@@ -390,6 +392,9 @@ class Kernel(MadeByOthers):
     checked : cudakit.Kernel
         Kernel of cudakit, which checks the launches.
     """
+
+    name: str
+    symbol: str
 
     def __init__(self, code: ObjectCode, name: str, symbol: str) -> None:
         self.code, self.name, self.symbol = code, name, symbol

@@ -53,12 +53,15 @@ def _shaped(shape: Sequence[int], channels: int) -> tuple[int, ...]:
 class OpaqueArray(_Closeable):
     """A stand-in for ``cuda.core.texture.OpaqueArray``."""
 
+    num_channels: int
+    is_surface_load_store: bool
+
     def __init__(self, options: Any) -> None:
         options = of_options(OpaqueArrayOptions, options, "OpaqueArray options")
         self._options = options
         self.shape, self.num_channels = tuple(options.shape), int(options.num_channels)
         self.format, self.is_surface_load_store = options.format, bool(options.is_surface_load_store)
-        self.dtype = np.dtype(str(options.format))
+        self.dtype: np.dtype[Any] = np.dtype(str(options.format))
         zeros = np.zeros(_shaped(self.shape, self.num_channels), self.dtype)
         self._emulated = textures.surface(zeros, channels=self.num_channels)  # type: ignore[arg-type]  # 1, 2 or 4
 

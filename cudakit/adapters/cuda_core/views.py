@@ -22,6 +22,8 @@ from cudakit.types.arguments import pointer_of
 class StridedMemoryView:
     """A stand-in for ``cuda.core.utils.StridedMemoryView``."""
 
+    exporting_obj: Any
+
     def __init__(self, obj: Any = None, stream_ptr: Any = None) -> None:
         warnings.warn(
             "Constructing a StridedMemoryView directly is deprecated; use StridedMemoryView.from_any_interface(obj, "
@@ -36,10 +38,10 @@ class StridedMemoryView:
 
     def _take(self, obj: Any, array: np.ndarray) -> None:
         self.exporting_obj, self._array = obj, array
-        self.readonly = not array.flags.writeable
-        self.ptr = pointer_of(array)
+        self.readonly: bool = not array.flags.writeable
+        self.ptr: int = pointer_of(array)
         is_of_device = isinstance(obj, DeviceArray | Buffer)
-        self.is_device_accessible = is_of_device or (array.nbytes > 0 and room().at(self.ptr) is not None)
+        self.is_device_accessible: bool = is_of_device or (array.nbytes > 0 and room().at(self.ptr) is not None)
         self.device_id = 0 if is_of_device else -1
 
     @classmethod
@@ -197,7 +199,7 @@ class Proxy:
 
     def __init__(self, obj: Any) -> None:
         self.obj = obj
-        self.has_dlpack = hasattr(obj, "__dlpack__")
+        self.has_dlpack: bool = hasattr(obj, "__dlpack__")
 
     def view(self, stream_ptr: Any = None) -> StridedMemoryView:
         """Return the view of the argument's memory."""

@@ -79,6 +79,8 @@ class PerfCaseResult:
         Times in seconds: shape (repeats,), and (devices, repeats).
     """
 
+    name: str
+
     def __init__(self, name: str, cpu_times: np.ndarray) -> None:
         self.name, self.cpu_times = name, cpu_times
         self.gpu_times = np.full((1, len(cpu_times)), np.nan)

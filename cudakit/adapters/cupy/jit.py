@@ -427,9 +427,11 @@ class JitKernel:
         C++ by the types of the arguments.
     """
 
+    is_device: bool
+
     def __init__(self, function: Callable[..., Any], device: bool = False) -> None:
         functools.update_wrapper(self, function)
-        self.__name__ = function.__name__
+        self.__name__: str = function.__name__
         self._function, self.is_device = function, device
         self.cached_codes: dict[Any, str] = {}
         self._kernels: dict[Any, Kernel] = {}

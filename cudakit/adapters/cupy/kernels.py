@@ -63,6 +63,10 @@ class Function:
         Preferred part of the cache for shared memory, in percent. It changes nothing here.
     """
 
+    enable_cooperative_groups: bool
+    max_dynamic_shared_size_bytes: int
+    preferred_shared_memory_carveout: int
+
     def __init__(self, kernel: Kernel, is_cooperative: bool = False) -> None:
         self._kernel, self.enable_cooperative_groups = kernel, is_cooperative
         self.max_dynamic_shared_size_bytes, self.preferred_shared_memory_carveout = 48 << 10, -1
@@ -147,6 +151,11 @@ class RawKernel(Function):
         Whether the kernel may wait for its whole grid.
     """
 
+    code: str
+    name: str
+    options: tuple[str, ...]
+    backend: str
+
     def __init__(
         self,
         code: str,
@@ -186,6 +195,12 @@ class RawModule:
     name_expressions : sequence of str, optional
         Kernels, with their template arguments. `get_function` finds others too.
     """
+
+    code: str | None
+    file_path: str | None
+    options: tuple[str, ...]
+    backend: str
+    enable_cooperative_groups: bool
 
     def __init__(
         self,
@@ -282,6 +297,14 @@ _DECLARED = re.compile(r"(?:raw +)?(?:const +)?(\w+)")
 class ElementwiseKernel:
     """A stand-in for ``cupy.ElementwiseKernel``, with its parameters."""
 
+    operation: str
+    name: str
+    preamble: str
+    reduce_dims: bool
+    nin: int
+    nout: int
+    return_tuple: bool
+
     def __init__(
         self,
         in_params: str,
@@ -302,7 +325,7 @@ class ElementwiseKernel:
             raise ArgumentError(f"{name}: after_loop has no counterpart on the emulator: write a RawKernel")
         self.operation, self.name, self.preamble, self.reduce_dims = operation, name, preamble, reduce_dims
         self.nin, self.nout = _count(in_params), _count(out_params)
-        self.nargs = self.nin + self.nout
+        self.nargs: int = self.nin + self.nout
         self._returns, self.return_tuple = not no_return, return_tuple
         body = f"{loop_prep};\n{operation}" if loop_prep else operation
         chosen = compile_options(options) if options else None
@@ -326,6 +349,10 @@ class ElementwiseKernel:
 
 class ReductionKernel:
     """A stand-in for ``cupy.ReductionKernel``, with its parameters."""
+
+    name: str
+    preamble: str
+    identity: Any
 
     def __init__(
         self,
@@ -380,6 +407,9 @@ class vectorize:
     excluded : set
         Not supported, as in CuPy.
     """
+
+    pyfunc: Any
+    otypes: Any
 
     def __init__(
         self, pyfunc: Any, otypes: Any = None, doc: str | None = None, excluded: Any = None, **keywords: Any

@@ -39,6 +39,10 @@ class BaseMemory:
         0, the emulator's device.
     """
 
+    ptr: int
+    size: int
+    device_id: int
+
     def __init__(self, ptr: int, size: int, owner: Any = None) -> None:
         self.ptr, self.size, self.device_id, self._owner = int(ptr), int(size), 0, owner
 
@@ -99,6 +103,9 @@ class MemoryPointer:
     offset : int
         Offset of the pointer, in bytes.
     """
+
+    mem: Any
+    device_id: int
 
     def __init__(self, mem: Any, offset: int) -> None:
         self.mem, self.device_id = mem, 0

@@ -37,6 +37,11 @@ class BaseStream:
         Number of the stream: 0, 1 and 2 are the null stream and the default streams.
     """
 
+    ptr: int
+    priority: int
+    is_non_blocking: bool
+    device_id: int
+
     def __init__(self, ptr: int, priority: int = 0, non_blocking: bool = False) -> None:
         self.ptr, self.priority, self.is_non_blocking, self.device_id = ptr, priority, non_blocking, 0
 
@@ -158,6 +163,9 @@ class Event:
     block, disable_timing, interprocess : bool
         Options of CUDA's events, which change nothing here.
     """
+
+    ptr: int
+    is_timed: bool
 
     def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False) -> None:
         self.ptr, self.is_timed, self.is_recorded = next(_numbers), not disable_timing, False

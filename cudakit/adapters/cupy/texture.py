@@ -46,6 +46,11 @@ class CUDAarray:
         Memory as a surface of cudakit's.
     """
 
+    width: int
+    height: int
+    depth: int
+    flags: int
+
     def __init__(
         self, desc: ChannelFormatDescriptor, width: int, height: int = 0, depth: int = 0, flags: int = 0
     ) -> None:
@@ -70,6 +75,13 @@ class CUDAarray:
 
 class ResourceDescriptor:
     """Memory of a texture: a `CUDAarray`, or a CuPy array with its format."""
+
+    restype: int
+    arr: Any
+    size: int
+    width: int
+    height: int
+    pitch: int
 
     def __init__(
         self,
@@ -103,6 +115,10 @@ class ResourceDescriptor:
 
 class TextureDescriptor:
     """Options of lookups in a texture, by CUDA's constants."""
+
+    filterMode: int
+    readMode: int
+    normalizedCoords: bool
 
     def __init__(
         self,
@@ -148,6 +164,8 @@ class TextureObject:
 
 class SurfaceObject:
     """A surface, as an argument of kernels: it writes the memory of a `CUDAarray`."""
+
+    own: Any
 
     def __init__(self, ResDesc: ResourceDescriptor) -> None:
         if ResDesc.cuArr is None:

@@ -38,7 +38,7 @@ class DeviceAllocation:
     def __init__(self, array: Any) -> None:
         self.array = array
         self.address: int = address_of_array(array)
-        self.size = int(array.nbytes)
+        self.size: int = int(array.nbytes)
         memory.add(self)
 
     def __int__(self) -> int:
@@ -182,6 +182,8 @@ def allocation_at(address: int) -> DeviceAllocation:
 class Foreign(DeviceAllocation):
     """Memory of a GPU that another library or the driver has allocated."""
 
+    size: int
+
     def __init__(self, address: int) -> None:
         import cupy
         from cuda.bindings import driver
@@ -191,7 +193,7 @@ class Foreign(DeviceAllocation):
             raise LogicError(f"invalid argument: no device memory is at {address:#x} ({status.name})")
         region = cupy.cuda.UnownedMemory(int(start), int(size), self)
         self.address, self.size = int(start), int(size)
-        self.array = cupy.ndarray((self.size,), np.uint8, memptr=cupy.cuda.MemoryPointer(region, 0))
+        self.array: Any = cupy.ndarray((self.size,), np.uint8, memptr=cupy.cuda.MemoryPointer(region, 0))
 
     def __del__(self) -> None:
         pass

@@ -102,6 +102,9 @@ class GPUArray(Arithmetic):
     __array_ufunc__ = None
     __hash__: None  # type: ignore[assignment]  # arrays are compared by element
 
+    mem_size: int
+    base: Any
+
     def __init__(
         self,
         shape: Any,
@@ -114,14 +117,14 @@ class GPUArray(Arithmetic):
     ) -> None:
         self.shape = extents_of(shape)
         self.dtype = device_dtype(dtype)
-        self.itemsize = self.dtype.itemsize
+        self.itemsize: int = self.dtype.itemsize
         self.strides = (
             dense_strides(self.shape, self.itemsize, order) if strides is None else tuple(map(operator.index, strides))
         )
         if len(self.strides) != len(self.shape):
             raise ArgumentError(f"GPUArray: shape {self.shape} and strides {self.strides} differ in length")
         self.size = self.mem_size = math.prod(self.shape)
-        self.nbytes = self.size * self.itemsize
+        self.nbytes: int = self.size * self.itemsize
         self.allocator, self.base = allocator or mem_alloc, base
         self.gpudata = self.allocator(self.nbytes) if gpudata is None and self.size else gpudata
 

@@ -32,9 +32,9 @@ class ArrayFlags:
     """
 
     def __init__(self, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> None:
-        self.c_contiguous = _is_dense(shape[::-1], strides[::-1], itemsize)
-        self.f_contiguous = _is_dense(shape, strides, itemsize)
-        self.forc = self.c_contiguous or self.f_contiguous
+        self.c_contiguous: bool = _is_dense(shape[::-1], strides[::-1], itemsize)
+        self.f_contiguous: bool = _is_dense(shape, strides, itemsize)
+        self.forc: bool = self.c_contiguous or self.f_contiguous
 
     def __repr__(self) -> str:
         return f"  C_CONTIGUOUS : {self.c_contiguous}\n  F_CONTIGUOUS : {self.f_contiguous}"

@@ -140,6 +140,9 @@ def generated_type(dtype: Any) -> str:
 class Argument:
     """An argument of a generated kernel: a dtype and a name."""
 
+    dtype: np.dtype[Any]
+    name: str
+
     def __init__(self, dtype: Any, name: str) -> None:
         self.dtype, self.name = np.dtype(dtype), name
 

@@ -71,11 +71,11 @@ class Array:
         width, height, depth = (int(extent) for extent in (descriptor.width, descriptor.height, self._depth))
         if not width or descriptor.num_channels not in (1, 2, 4):
             raise LogicError("cuArrayCreate failed: invalid value: give a width, and 1, 2 or 4 channels")
-        self.dtype = np.dtype(DTYPES[array_format(int(descriptor.format)).name])
-        self.channels = int(descriptor.num_channels)
-        self.layered = bool(getattr(descriptor, "flags", 0) & array3d_flags.ARRAY3D_LAYERED)
+        self.dtype: np.dtype[Any] = np.dtype(DTYPES[array_format(int(descriptor.format)).name])
+        self.channels: int = int(descriptor.num_channels)
+        self.layered: bool = bool(getattr(descriptor, "flags", 0) & array3d_flags.ARRAY3D_LAYERED)
         #: Depth, height and width, in texels.
-        self.box = (max(depth, 1), max(height, 1), width)
+        self.box: tuple[int, int, int] = (max(depth, 1), max(height, 1), width)
         shape: tuple[int, ...] = (depth, height, width) if depth else (height, width) if height else (width,)
         if self.layered:
             shape = tuple(extent for extent in (max(depth, 1), height, width) if extent)

@@ -45,6 +45,11 @@ class CompileError(Error, errors.CompileError):
         Message, options, and output of the compiler.
     """
 
+    msg: str
+    command_line: Any
+    stdout: Any
+    stderr: Any
+
     def __init__(self, msg: str, command_line: Any = (), stdout: Any = None, stderr: Any = None) -> None:
         errors.CompileError.__init__(self, msg, log=stderr or "", options=tuple(command_line or ()))
         self.msg, self.command_line, self.stdout, self.stderr = msg, command_line, stdout, stderr

@@ -448,7 +448,7 @@ class Module:
 
     def __init__(self, compiled: Compiled, references: Mapping[str, Any] | None = None) -> None:
         self.compiled = compiled
-        self.references = dict(references or {})
+        self.references: dict[str, Any] = dict(references or {})
         self._globals: dict[str, Any] = {}
 
     def get_function(self, name: str) -> Function:

@@ -203,7 +203,7 @@ class PooledHostAllocation(_Pooled[np.ndarray]):
     def __init__(self, pool: _Pool[np.ndarray], shape: tuple[int, ...], dtype: np.dtype, order: Any) -> None:
         super().__init__(pool, prod(shape) * dtype.itemsize)
         layout = np.ndarray(shape, dtype, self.block, order=order)
-        self.__array_interface__ = layout.__array_interface__
+        self.__array_interface__: dict[str, Any] = layout.__array_interface__
 
 
 class PageLockedMemoryPool(_Pool[np.ndarray]):

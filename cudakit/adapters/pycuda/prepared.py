@@ -133,6 +133,9 @@ class PreparedCall:
         shared_size=0)``.
     """
 
+    call: Any
+    async_call: Any
+
     def __init__(self, letters: tuple[str, ...], check: Callable[..., tuple[Any, ...] | None]) -> None:
         self._check = check
         self._names: dict[str, Any] = {

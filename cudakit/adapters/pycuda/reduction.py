@@ -51,6 +51,9 @@ class ReductionKernel:
         C++ before the kernel.
     """
 
+    dtype_out: np.dtype[Any]
+    name: str
+
     def __init__(
         self,
         dtype_out: Any,

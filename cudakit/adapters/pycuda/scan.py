@@ -42,6 +42,10 @@ class _ScanKernel:
     _output: ClassVar[str]
     _needs_neutral = False
 
+    dtype: np.dtype[Any]
+    neutral: Any
+    name: str
+
     def __init__(
         self,
         dtype: Any,

@@ -59,6 +59,8 @@ class TextureReference:
         Whether the source says ``cudaReadModeNormalizedFloat``.
     """
 
+    variable: str
+
     def __init__(self, variable: str = "", reads_fractions: bool = False) -> None:
         self.variable, self._reads_fractions = variable, reads_fractions
         self.is_new = False
@@ -201,6 +203,8 @@ class SurfaceReference:
     variable : str
         Name of the module's variable.
     """
+
+    variable: str
 
     def __init__(self, variable: str) -> None:
         self.variable, self.is_new = variable, False

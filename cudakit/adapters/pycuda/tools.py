@@ -93,12 +93,12 @@ class DeviceData:
 
     def __init__(self, dev: Device | None = None) -> None:
         ask = (Context.get_device() if dev is None else dev).get_attribute
-        self.max_threads = ask(driver.device_attribute.MAX_THREADS_PER_BLOCK)
-        self.warp_size = ask(driver.device_attribute.WARP_SIZE)
-        self.warps_per_mp = ask(driver.device_attribute.MAX_THREADS_PER_MULTIPROCESSOR) // self.warp_size
-        self.thread_blocks_per_mp = ask(driver.device_attribute.MAX_BLOCKS_PER_MULTIPROCESSOR)
-        self.registers = ask(driver.device_attribute.MAX_REGISTERS_PER_BLOCK)
-        self.shared_memory = ask(driver.device_attribute.MAX_SHARED_MEMORY_PER_BLOCK)
+        self.max_threads: Any = ask(driver.device_attribute.MAX_THREADS_PER_BLOCK)
+        self.warp_size: Any = ask(driver.device_attribute.WARP_SIZE)
+        self.warps_per_mp: Any = ask(driver.device_attribute.MAX_THREADS_PER_MULTIPROCESSOR) // self.warp_size
+        self.thread_blocks_per_mp: Any = ask(driver.device_attribute.MAX_BLOCKS_PER_MULTIPROCESSOR)
+        self.registers: Any = ask(driver.device_attribute.MAX_REGISTERS_PER_BLOCK)
+        self.shared_memory: Any = ask(driver.device_attribute.MAX_SHARED_MEMORY_PER_BLOCK)
 
     def align(self, bytes: int, word_size: int = 4) -> int:
         """Return `bytes`, rounded up to a multiple of `align_bytes`."""
@@ -181,6 +181,9 @@ class OccupancyRecord:
         A block needs more than the device has.
     """
 
+    tb_per_mp: int
+    limited_by: str
+
     def __init__(self, devdata: DeviceData, threads: int, shared_mem: int = 0, registers: int = 0) -> None:
         warps = -(-threads // devdata.warp_size)
         bytes_of_block = _round_up(shared_mem, devdata.smem_alloc_granularity)
@@ -202,8 +205,8 @@ class OccupancyRecord:
         if shared_mem:
             self.tb_per_mp_limits.append(_Limit(devdata.shared_memory // bytes_of_block, "smem"))
         self.tb_per_mp, self.limited_by = min(self.tb_per_mp_limits)
-        self.warps_per_mp = self.tb_per_mp * warps
-        self.occupancy = self.warps_per_mp / devdata.warps_per_mp
+        self.warps_per_mp: Any = self.tb_per_mp * warps
+        self.occupancy: Any = self.warps_per_mp / devdata.warps_per_mp
 
 
 def init_cuda_context_fixture() -> Iterator[None]:
