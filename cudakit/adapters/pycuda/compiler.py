@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from cudakit.adapters.pycuda.absent import missing
 from cudakit.adapters.pycuda.contexts import get_version
@@ -298,4 +298,4 @@ __all__ = [
 ABSENT = {
     "preprocess_source": "SourceModule compiles by NVRTC, which has its own preprocessor",
 }
-__getattr__ = missing(__name__, ABSENT)
+__getattr__: Callable[[str], NoReturn] = missing(__name__, ABSENT)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import random
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
@@ -413,4 +413,4 @@ ABSENT = dict.fromkeys(
     ),
     "the generators have kernels of their own",
 )  # fmt: skip
-__getattr__ = missing(__name__, ABSENT)
+__getattr__: Callable[[str], NoReturn] = missing(__name__, ABSENT)

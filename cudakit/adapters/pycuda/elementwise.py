@@ -315,56 +315,62 @@ _ONE = "{dtype} *y, {dtype} *z"
 _REAL = "{dtype} *y, {real_dtype} *z"
 _THREE = "{dtype_x} *x, {dtype_y} *y, {dtype_z} *z"
 _CHOICE = "{crit_dtype} *crit, {dtype} *then_, {dtype} *else_, {dtype} *result"
-get_copy_kernel = _of_dtypes("dtype_dest dtype_src", "{dtype_dest} *dest, {dtype_src} *src", "dest[i] = src[i]", "copy")
-get_axpbz_kernel = _of_dtypes(
+get_copy_kernel: Callable[..., Function] = _of_dtypes(
+    "dtype_dest dtype_src", "{dtype_dest} *dest, {dtype_src} *src", "dest[i] = src[i]", "copy"
+)
+get_axpbz_kernel: Callable[..., Function] = _of_dtypes(
     "dtype_x dtype_z", "{dtype_z} a, {dtype_x} *x, {dtype_z} b, {dtype_z} *z", "z[i] = a * x[i] + b", "axpbz"
 )
-get_rdivide_elwise_kernel = _of_dtypes(
+get_rdivide_elwise_kernel: Callable[..., Function] = _of_dtypes(
     "dtype_x dtype_z", "{dtype_x} *x, {dtype_z} y, {dtype_z} *z", "z[i] = y / x[i]", "rdivide"
 )
-get_binary_func_kernel = _of_dtypes(
+get_binary_func_kernel: Callable[..., Function] = _of_dtypes(
     "func dtype_x dtype_y dtype_z", _THREE, "z[i] = {func}(x[i], y[i])", "{func}_arrays"
 )
-get_binary_func_scalar_kernel = _of_dtypes(
+get_binary_func_scalar_kernel: Callable[..., Function] = _of_dtypes(
     "func dtype_x dtype_y dtype_z",
     "{dtype_x} *x, {dtype_y} y, {dtype_z} *z",
     "z[i] = {func}(x[i], y)",
     "{func}_number",
 )
-get_fill_kernel = _of_dtypes("dtype", "{dtype} a, {dtype} *z", "z[i] = a", "fill")
-get_reverse_kernel = _of_dtypes("dtype", _ONE, "z[i] = y[n - 1 - i]", "reverse")
-get_real_kernel = _of_dtypes("dtype real_dtype", _REAL, "z[i] = real(y[i])", "real_part")
-get_imag_kernel = _of_dtypes("dtype real_dtype", _REAL, "z[i] = imag(y[i])", "imag_part")
-get_conj_kernel = _of_dtypes(
+get_fill_kernel: Callable[..., Function] = _of_dtypes("dtype", "{dtype} a, {dtype} *z", "z[i] = a", "fill")
+get_reverse_kernel: Callable[..., Function] = _of_dtypes("dtype", _ONE, "z[i] = y[n - 1 - i]", "reverse")
+get_real_kernel: Callable[..., Function] = _of_dtypes("dtype real_dtype", _REAL, "z[i] = real(y[i])", "real_part")
+get_imag_kernel: Callable[..., Function] = _of_dtypes("dtype real_dtype", _REAL, "z[i] = imag(y[i])", "imag_part")
+get_conj_kernel: Callable[..., Function] = _of_dtypes(
     "dtype conj_dtype", "{dtype} *y, {conj_dtype} *z", "z[i] = pycuda::conj(y[i])", "conjugate"
 )
-get_arange_kernel = _of_dtypes(
+get_arange_kernel: Callable[..., Function] = _of_dtypes(
     "dtype", "{dtype} *z, {dtype} start, {dtype} step", "z[i] = start + ({dtype})i * step", "arange"
 )
-get_fmod_kernel = _of_dtypes("", "float *arg, float *mod, float *z", "z[i] = fmodf(arg[i], mod[i])", "fmod_kernel")
-get_modf_kernel = _of_dtypes(
+get_fmod_kernel: Callable[..., Function] = _of_dtypes(
+    "", "float *arg, float *mod, float *z", "z[i] = fmodf(arg[i], mod[i])", "fmod_kernel"
+)
+get_modf_kernel: Callable[..., Function] = _of_dtypes(
     "", "float *x, float *intpart, float *fracpart", "fracpart[i] = modff(x[i], &intpart[i])", "modf_kernel"
 )
-get_frexp_kernel = _of_dtypes(
+get_frexp_kernel: Callable[..., Function] = _of_dtypes(
     "",
     "float *x, float *significand, float *exponent",
     "int power; significand[i] = frexpf(x[i], &power); exponent[i] = power",
     "frexp_kernel",
 )
-get_ldexp_kernel = _of_dtypes(
+get_ldexp_kernel: Callable[..., Function] = _of_dtypes(
     "", "float *sig, float *expt, float *z", "z[i] = ldexpf(sig[i], (int)expt[i])", "ldexp_kernel"
 )
-get_if_positive_kernel = _of_dtypes(
+get_if_positive_kernel: Callable[..., Function] = _of_dtypes(
     "crit_dtype dtype", _CHOICE, "result[i] = crit[i] > 0 ? then_[i] : else_[i]", "if_positive"
 )
-get_where_kernel = _of_dtypes("crit_dtype dtype", _CHOICE, "result[i] = crit[i] != 0 ? then_[i] : else_[i]", "where")
-get_scalar_op_kernel = _of_dtypes(
+get_where_kernel: Callable[..., Function] = _of_dtypes(
+    "crit_dtype dtype", _CHOICE, "result[i] = crit[i] != 0 ? then_[i] : else_[i]", "where"
+)
+get_scalar_op_kernel: Callable[..., Function] = _of_dtypes(
     "dtype_x dtype_a dtype_y operator",
     "{dtype_x} *x, {dtype_a} a, {dtype_y} *y",
     "y[i] = x[i] {operator} a",
     "scalar_operation",
 )
-get_logical_not_kernel = _of_dtypes(
+get_logical_not_kernel: Callable[..., Function] = _of_dtypes(
     "dtype_x dtype_out", "{dtype_x} *x, {dtype_out} *out", "out[i] = x[i] == 0", "logical_not"
 )
 _unary = _of_dtypes("func in_dtype out_dtype", "{in_dtype} *y, {out_dtype} *z", "z[i] = {func}(y[i])", "{func}_kernel")

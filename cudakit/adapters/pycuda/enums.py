@@ -30,38 +30,40 @@ def _enum(name: str, drivers_name: str, prefix: str, **more: int) -> Any:
     return make(name, shown, module=__name__)
 
 
-address_mode = _enum("address_mode", "CUaddress_mode", "CU_TR_ADDRESS_MODE_")
-array_cubemap_face = _enum("array_cubemap_face", "CUarray_cubemap_face", "CU_CUBEMAP_FACE_")
-array_format = _enum("array_format", "CUarray_format", "CU_AD_FORMAT_")
-compute_mode = _enum("compute_mode", "CUcomputemode", "CU_COMPUTEMODE_", EXCLUSIVE=1)
-ctx_flags = _enum("ctx_flags", "CUctx_flags", "CU_CTX_")
-device_attribute = _enum(
+address_mode: Any = _enum("address_mode", "CUaddress_mode", "CU_TR_ADDRESS_MODE_")
+array_cubemap_face: Any = _enum("array_cubemap_face", "CUarray_cubemap_face", "CU_CUBEMAP_FACE_")
+array_format: Any = _enum("array_format", "CUarray_format", "CU_AD_FORMAT_")
+compute_mode: Any = _enum("compute_mode", "CUcomputemode", "CU_COMPUTEMODE_", EXCLUSIVE=1)
+ctx_flags: Any = _enum("ctx_flags", "CUctx_flags", "CU_CTX_")
+device_attribute: Any = _enum(
     "device_attribute", "CUdevice_attribute", "CU_DEVICE_ATTRIBUTE_",
     MAXIMUM_TEXTURE2D_ARRAY_WIDTH=27, MAXIMUM_TEXTURE2D_ARRAY_HEIGHT=28, MAXIMUM_TEXTURE2D_ARRAY_NUMSLICES=29,
 )  # fmt: skip
-event_flags = _enum("event_flags", "CUevent_flags", "CU_EVENT_")
-filter_mode = _enum("filter_mode", "CUfilter_mode", "CU_TR_FILTER_MODE_")
-func_cache = _enum("func_cache", "CUfunc_cache", "CU_FUNC_CACHE_")
-function_attribute = _enum("function_attribute", "CUfunction_attribute", "CU_FUNC_ATTRIBUTE_")
-graphics_register_flags = _enum("graphics_register_flags", "CUgraphicsRegisterFlags", "CU_GRAPHICS_REGISTER_FLAGS_")
-ipc_mem_flags = _enum("ipc_mem_flags", "CUipcMem_flags", "CU_IPC_MEM_")
-jit_fallback = _enum("jit_fallback", "CUjit_fallback", "CU_")
-jit_input_type = _enum("jit_input_type", "CUjitInputType", "CU_JIT_INPUT_")
-jit_option = _enum("jit_option", "CUjit_option", "CU_JIT_")
-jit_target = _enum("jit_target", "CUjit_target", "CU_TARGET_")
-limit = _enum("limit", "CUlimit", "CU_LIMIT_")
-mem_attach_flags = _enum("mem_attach_flags", "CUmemAttach_flags", "CU_MEM_ATTACH_")
-memory_type = _enum("memory_type", "CUmemorytype", "CU_MEMORYTYPE_")
-pointer_attribute = _enum("pointer_attribute", "CUpointer_attribute", "CU_POINTER_ATTRIBUTE_")
-profiler_output_mode = _enum("profiler_output_mode", "CUoutput_mode", "CU_OUT_", KEY_VALUE_PAIR=0, CSV=1)
-shared_config = _enum("shared_config", "CUsharedconfig", "CU_SHARED_MEM_CONFIG_")
+event_flags: Any = _enum("event_flags", "CUevent_flags", "CU_EVENT_")
+filter_mode: Any = _enum("filter_mode", "CUfilter_mode", "CU_TR_FILTER_MODE_")
+func_cache: Any = _enum("func_cache", "CUfunc_cache", "CU_FUNC_CACHE_")
+function_attribute: Any = _enum("function_attribute", "CUfunction_attribute", "CU_FUNC_ATTRIBUTE_")
+graphics_register_flags: Any = _enum(
+    "graphics_register_flags", "CUgraphicsRegisterFlags", "CU_GRAPHICS_REGISTER_FLAGS_"
+)
+ipc_mem_flags: Any = _enum("ipc_mem_flags", "CUipcMem_flags", "CU_IPC_MEM_")
+jit_fallback: Any = _enum("jit_fallback", "CUjit_fallback", "CU_")
+jit_input_type: Any = _enum("jit_input_type", "CUjitInputType", "CU_JIT_INPUT_")
+jit_option: Any = _enum("jit_option", "CUjit_option", "CU_JIT_")
+jit_target: Any = _enum("jit_target", "CUjit_target", "CU_TARGET_")
+limit: Any = _enum("limit", "CUlimit", "CU_LIMIT_")
+mem_attach_flags: Any = _enum("mem_attach_flags", "CUmemAttach_flags", "CU_MEM_ATTACH_")
+memory_type: Any = _enum("memory_type", "CUmemorytype", "CU_MEMORYTYPE_")
+pointer_attribute: Any = _enum("pointer_attribute", "CUpointer_attribute", "CU_POINTER_ATTRIBUTE_")
+profiler_output_mode: Any = _enum("profiler_output_mode", "CUoutput_mode", "CU_OUT_", KEY_VALUE_PAIR=0, CSV=1)
+shared_config: Any = _enum("shared_config", "CUsharedconfig", "CU_SHARED_MEM_CONFIG_")
 
-array3d_flags = SimpleNamespace(
+array3d_flags: SimpleNamespace = SimpleNamespace(
     **{"ARRAY3D_2DARRAY": 1, "ARRAY3D_LAYERED": 1, "2DARRAY": 1, "SURFACE_LDST": 2, "CUBEMAP": 4, "TEXTURE_GATHER": 8}
 )
-host_alloc_flags = SimpleNamespace(PORTABLE=1, DEVICEMAP=2, WRITECOMBINED=4)
-mem_host_register_flags = SimpleNamespace(PORTABLE=1, DEVICEMAP=2)
-mem_peer_register_flags = SimpleNamespace()
+host_alloc_flags: SimpleNamespace = SimpleNamespace(PORTABLE=1, DEVICEMAP=2, WRITECOMBINED=4)
+mem_host_register_flags: SimpleNamespace = SimpleNamespace(PORTABLE=1, DEVICEMAP=2)
+mem_peer_register_flags: SimpleNamespace = SimpleNamespace()
 
 #: Flags of texture references.
 TRSA_OVERRIDE_FORMAT, TRSF_READ_AS_INTEGER, TRSF_NORMALIZED_COORDINATES, TR_DEFAULT = 1, 1, 2, -1

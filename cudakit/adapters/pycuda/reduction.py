@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import keyword
 import re
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -238,4 +239,4 @@ ABSENT = {
     "get_reduction_module": "ReductionKernel is the whole of it",
     "get_reduction_kernel_and_types": "ReductionKernel is the whole of it",
 }
-__getattr__ = missing(__name__, ABSENT)
+__getattr__: Callable[[str], NoReturn] = missing(__name__, ABSENT)

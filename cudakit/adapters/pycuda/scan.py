@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
@@ -131,4 +132,4 @@ ABSENT = dict.fromkeys(
     ("SHARED_PREAMBLE", "SCAN_INTERVALS_SOURCE", "INCLUSIVE_UPDATE_SOURCE", "EXCLUSIVE_UPDATE_SOURCE"),
     "cudakit generates its own kernels",
 )
-__getattr__ = missing(__name__, ABSENT)
+__getattr__: Callable[[str], NoReturn] = missing(__name__, ABSENT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from cudakit.adapters.pycuda import driver
 from cudakit.adapters.pycuda.absent import missing
@@ -234,4 +234,4 @@ ABSENT = {
     "DebugMemoryPool": "DeviceMemoryPool, or ck.memory.report() for what uses memory",
     "context_dependent_memoized_functions": "clear_context_caches() empties the caches",
 }
-__getattr__ = missing(__name__, ABSENT)
+__getattr__: Callable[[str], NoReturn] = missing(__name__, ABSENT)
