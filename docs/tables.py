@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import inspect
 import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -222,7 +223,11 @@ def _leaves(parser: argparse.ArgumentParser, text: str) -> Iterator[tuple[argpar
 
 
 def _command(parser: argparse.ArgumentParser, text: str) -> str:
-    usage = " ".join(parser.format_usage().removeprefix("usage: ").split())
+    words = " ".join(parser.format_usage().removeprefix("usage: ").split())
+    # As wide as a page's code; between arguments only.
+    whole = re.sub(r"\[[^\]]*\]", lambda match: match[0].replace(" ", "\0"), words)
+    lines = textwrap.wrap(whole, 90, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+    usage = "\n".join(lines).replace("\0", " ")
     rows = []
     for action in parser._actions:
         if isinstance(action, argparse._HelpAction):
