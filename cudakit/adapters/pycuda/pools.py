@@ -13,10 +13,16 @@ from cudakit.adapters.pycuda.allocations import DeviceAllocation, mem_alloc
 from cudakit.adapters.pycuda.errors import LogicError, MemoryError
 from cudakit.adapters.pycuda.host_memory import array_of, pagelocked_empty
 from cudakit.errors import ArgumentError
+from cudakit.streams.order import order
 
 _Block = TypeVar("_Block")
 #: Bits of a size, after its highest bit, that tell its class: a block is at most 1/16 larger than needed.
 _LEADING_BITS = 4
+
+
+def _let_go_of_finished_work() -> None:
+    # With several streams, arguments are held until their work is done. PyCUDA holds none.
+    order().release()
 
 
 def bitlog2(size: int) -> int:
@@ -36,21 +42,25 @@ class _Pool(Generic[_Block]):
     @property
     def held_blocks(self) -> int:
         """The number of unused blocks that the pool holds."""
+        _let_go_of_finished_work()
         return sum(map(len, self._bins.values()))
 
     @property
     def active_blocks(self) -> int:
         """The number of blocks in use."""
+        _let_go_of_finished_work()
         return self._active_blocks
 
     @property
     def managed_bytes(self) -> int:
         """The bytes of all blocks, in use or not."""
+        _let_go_of_finished_work()
         return self._managed_bytes
 
     @property
     def active_bytes(self) -> int:
         """The requested bytes of the blocks in use."""
+        _let_go_of_finished_work()
         return self._active_bytes
 
     def bin_number(self, size: int) -> int:
@@ -69,6 +79,7 @@ class _Pool(Generic[_Block]):
 
     def free_held(self) -> None:
         """Free all blocks that the pool holds."""
+        _let_go_of_finished_work()
         for number in [*self._bins]:
             self._release(number, len(self._bins[number]))
 
@@ -94,6 +105,8 @@ class _Pool(Generic[_Block]):
             raise ArgumentError(f"{type(self).__name__}.allocate: expected a size of 0 or more bytes, got {size}")
         number = self.bin_number(size)
         blocks = self._bins.setdefault(number, [])
+        if not blocks:
+            _let_go_of_finished_work()
         block = blocks.pop() if blocks else self._new(number)
         self._active_blocks += 1
         self._active_bytes += size
