@@ -40,6 +40,7 @@ class TritonKernel:
 
     threads: int
     shared_bytes: int
+    kernel: Kernel
 
     def __init__(self, kernel: Kernel, threads: int, shared_bytes: int) -> None:
         self.kernel, self.threads, self.shared_bytes = kernel, threads, shared_bytes

@@ -20,7 +20,8 @@ def _private(name: str) -> type[Exception]:
     return error
 
 
-CUDAError, NVRTCError = _private("CUDAError"), _private("NVRTCError")
+CUDAError: type[Exception] = _private("CUDAError")
+NVRTCError: type[Exception] = _private("NVRTCError")
 
 
 class CoreError(LaunchError, CUDAError):  # type: ignore[misc,valid-type]  # a class found at run time

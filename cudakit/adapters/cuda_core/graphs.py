@@ -53,6 +53,8 @@ class Step:
     """
 
     name: str
+    run: Callable[[Play], None]
+    bodies: Sequence[list[Step]]
 
     def __init__(self, name: str, run: Callable[[Play], None], bodies: Sequence[list[Step]] = ()) -> None:
         self.name, self.run, self.bodies = name, run, bodies
@@ -150,6 +152,7 @@ class GraphBuilder(MadeByOthers):
     """A stand-in for ``cuda.core.graph.GraphBuilder``."""
 
     is_join_required: bool
+    is_closed: bool
 
     def __init__(self, stream: Any = None, steps: list[Step] | None = None, is_forked: bool = False) -> None:
         self.stream: Any = Stream() if stream is None else stream
@@ -305,7 +308,8 @@ class GraphBuilder(MadeByOthers):
         return self._conditional("while_loop", condition, 1, lambda value: 0 if value else None, True)[0]
 
     #: Names that older versions have.
-    create_conditional_handle, if_cond = create_condition, if_then
+    create_conditional_handle = create_condition
+    if_cond = if_then
 
     def embed(self, child: GraphBuilder) -> None:
         """Record another graph as a part of this one."""
@@ -346,6 +350,8 @@ class GraphBuilder(MadeByOthers):
 
 class Graph(MadeByOthers):
     """A stand-in for ``cuda.core.graph.Graph``."""
+
+    is_closed: bool
 
     def __init__(self, builder: GraphBuilder) -> None:
         self._take(builder)

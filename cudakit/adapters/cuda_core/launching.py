@@ -41,6 +41,7 @@ class LaunchConfig:
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
+    cluster: tuple[int, int, int] | None
 
     def __init__(
         self,

@@ -397,7 +397,8 @@ class PoolAttributes:
         """Most bytes that were in use at once."""
         return room().usage(self._memory_type).peak
 
-    reserved_mem_current, reserved_mem_high = used_mem_current, used_mem_high
+    reserved_mem_current = used_mem_current
+    reserved_mem_high = used_mem_high
 
 
 class GraphMemoryResourceAttributes:

@@ -17,4 +17,4 @@ class Parts:
     TensorMapDescriptor: Any
 
 
-parts = Parts()
+parts: Parts = Parts()

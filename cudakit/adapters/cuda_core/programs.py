@@ -83,6 +83,8 @@ def _format_of(target_type: Any, allowed: Sequence[str], subject: str) -> str:
 class Program:
     """A stand-in for ``cuda.core.Program``."""
 
+    is_closed: bool
+
     def __init__(self, code: str | bytes | bytearray, code_type: str, options: Any = None) -> None:
         source_type = str(code_type).lower()
         if source_type not in ("c++", "ptx", "nvvm"):
@@ -225,6 +227,8 @@ def _signatures(text: str) -> dict[str, str]:
 
 class ObjectCode(MadeByOthers):
     """A stand-in for ``cuda.core.ObjectCode``: PTX, and the bytes that the program asked for."""
+
+    signatures: dict[str, str]
 
     code_type: str
 
@@ -395,6 +399,7 @@ class Kernel(MadeByOthers):
 
     name: str
     symbol: str
+    code: ObjectCode
 
     def __init__(self, code: ObjectCode, name: str, symbol: str) -> None:
         self.code, self.name, self.symbol = code, name, symbol
@@ -494,6 +499,8 @@ def _registered(kernel: Kernel) -> int:
 
 class Linker:
     """A stand-in for ``cuda.core.Linker``: it joins the PTX of its inputs, which the emulator links."""
+
+    is_closed: bool
 
     def __init__(self, *object_codes: ObjectCode, options: Any = None) -> None:
         if not object_codes:

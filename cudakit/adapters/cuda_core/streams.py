@@ -21,6 +21,9 @@ _streams: weakref.WeakValueDictionary[int, Stream] = weakref.WeakValueDictionary
 class Event(MadeByOthers, EmulatedEvent):
     """A stand-in for ``cuda.core.Event``. Two events have no time between them: subtraction gives NaN."""
 
+    is_closed: bool
+    is_recorded: bool
+
     __slots__ = ("__weakref__", "_options", "is_closed", "is_recorded")
 
     def __init__(self, stream: Stream, options: EventOptions | None = None, is_recorded: bool = True) -> None:
@@ -104,6 +107,8 @@ class Event(MadeByOthers, EmulatedEvent):
 
 class Stream(MadeByOthers, EmulatedStream):
     """A stand-in for ``cuda.core.Stream``."""
+
+    is_closed: bool
 
     __slots__ = ("_context", "_options", "is_closed")
 

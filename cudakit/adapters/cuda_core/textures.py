@@ -21,7 +21,7 @@ from cudakit.memory import memory, textures
 class _Closeable:
     """A resource of the device that is closed by hand or by a ``with`` block."""
 
-    is_closed = False
+    is_closed: bool = False
     _emulated: Any
 
     @property
@@ -55,6 +55,8 @@ class OpaqueArray(_Closeable):
 
     num_channels: int
     is_surface_load_store: bool
+    shape: tuple[int, ...]
+    format: Any
 
     def __init__(self, options: Any) -> None:
         options = of_options(OpaqueArrayOptions, options, "OpaqueArray options")
@@ -179,6 +181,9 @@ class ResourceDescriptor:
 class TextureObject(_Closeable):
     """A stand-in for ``cuda.core.texture.TextureObject``."""
 
+    resource: ResourceDescriptor
+    options: Any
+
     def __init__(self, resource: ResourceDescriptor, options: Any = None) -> None:
         options = of_options(TextureObjectOptions, options, "TextureObject options")
         for name in ("srgb", "seamless_cubemap", "max_anisotropy", "border_color"):
@@ -203,6 +208,8 @@ class TextureObject(_Closeable):
 
 class SurfaceObject(_Closeable):
     """A stand-in for ``cuda.core.texture.SurfaceObject``."""
+
+    resource: ResourceDescriptor
 
     def __init__(self, resource: ResourceDescriptor) -> None:
         if resource.kind != "array" or not resource.source.is_surface_load_store:

@@ -337,6 +337,8 @@ class ufunc:
         Function of NumPy's.
     """
 
+    numpy_ufunc: np.ufunc
+
     def __init__(self, function: np.ufunc) -> None:
         self.numpy_ufunc, self.__name__, self.__doc__ = function, function.__name__, function.__doc__
         self.name = f"cupy_{function.__name__}"

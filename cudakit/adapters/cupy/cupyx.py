@@ -80,6 +80,8 @@ class PerfCaseResult:
     """
 
     name: str
+    cpu_times: np.ndarray
+    gpu_times: np.ndarray
 
     def __init__(self, name: str, cpu_times: np.ndarray) -> None:
         self.name, self.cpu_times = name, cpu_times
@@ -168,6 +170,9 @@ class PlanCache:
     size, memsize : int
         Limits of the number of plans and of their bytes, which change nothing here.
     """
+
+    size: int
+    memsize: int
 
     def __init__(self, size: int = 16, memsize: int = -1) -> None:
         self.size, self.memsize = size, memsize

@@ -155,6 +155,7 @@ class RawKernel(Function):
     name: str
     options: tuple[str, ...]
     backend: str
+    file_path: None
 
     def __init__(
         self,
@@ -201,6 +202,7 @@ class RawModule:
     options: tuple[str, ...]
     backend: str
     enable_cooperative_groups: bool
+    name_expressions: Sequence[str] | None
 
     def __init__(
         self,

@@ -120,7 +120,8 @@ class MemoryPointer:
     def __add__(self, offset: int) -> MemoryPointer:
         return MemoryPointer(self.mem, self.ptr - self.mem.ptr + int(offset))
 
-    __radd__ = __iadd__ = __add__
+    __radd__ = __add__
+    __iadd__ = __add__
 
     def __sub__(self, offset: int) -> MemoryPointer:
         return self + -int(offset)

@@ -167,6 +167,7 @@ class PointerAttributes:
 
     device: int
     devicePointer: int
+    type: int
 
     def __init__(self, ptr: int) -> None:
         owner = room().at(int(ptr))

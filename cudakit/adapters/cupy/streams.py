@@ -166,6 +166,7 @@ class Event:
 
     ptr: int
     is_timed: bool
+    is_recorded: bool
 
     def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False) -> None:
         self.ptr, self.is_timed, self.is_recorded = next(_numbers), not disable_timing, False

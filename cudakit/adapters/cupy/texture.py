@@ -19,6 +19,8 @@ _KINDS = {0: "i", 1: "u", 2: "f"}
 class ChannelFormatDescriptor:
     """Bits of the components of a texel, and their kind: a constant ``cudaChannelFormatKind…``."""
 
+    ch_format: dict[str, int]
+
     def __init__(self, x: int, y: int, z: int, w: int, f: int) -> None:
         self.ch_format = {"x": x, "y": y, "z": z, "w": w, "f": f}
 
@@ -50,6 +52,7 @@ class CUDAarray:
     height: int
     depth: int
     flags: int
+    desc: ChannelFormatDescriptor
 
     def __init__(
         self, desc: ChannelFormatDescriptor, width: int, height: int = 0, depth: int = 0, flags: int = 0
@@ -82,6 +85,8 @@ class ResourceDescriptor:
     width: int
     height: int
     pitch: int
+    cuArr: CUDAarray | None
+    chDesc: ChannelFormatDescriptor | None
 
     def __init__(
         self,
@@ -119,6 +124,7 @@ class TextureDescriptor:
     filterMode: int
     readMode: int
     normalizedCoords: bool
+    addressModes: tuple[Any, ...]
 
     def __init__(
         self,
@@ -138,6 +144,9 @@ class TextureDescriptor:
 
 class TextureObject:
     """A texture, as an argument of kernels."""
+
+    ResDesc: ResourceDescriptor
+    TexDesc: TextureDescriptor
 
     def __init__(self, ResDesc: ResourceDescriptor, TexDesc: TextureDescriptor) -> None:
         self.ResDesc, self.TexDesc = ResDesc, TexDesc
@@ -166,6 +175,7 @@ class SurfaceObject:
     """A surface, as an argument of kernels: it writes the memory of a `CUDAarray`."""
 
     own: Any
+    ResDesc: ResourceDescriptor
 
     def __init__(self, ResDesc: ResourceDescriptor) -> None:
         if ResDesc.cuArr is None:

@@ -35,6 +35,8 @@ class DeviceAllocation:
         Address of the first byte, and number of bytes.
     """
 
+    array: Any
+
     def __init__(self, array: Any) -> None:
         self.array = array
         self.address: int = address_of_array(array)
@@ -44,7 +46,8 @@ class DeviceAllocation:
     def __int__(self) -> int:
         return self.address
 
-    __index__ = __long__ = __int__
+    __index__ = __int__
+    __long__ = __int__
 
     def __repr__(self) -> str:
         return (
@@ -91,7 +94,8 @@ class PointerHolderBase:
     def __int__(self) -> int:
         return int(self.get_pointer())
 
-    __index__ = __long__ = __int__
+    __index__ = __int__
+    __long__ = __int__
 
     def as_buffer(self, size: int, offset: int = 0) -> memoryview:
         """Return a buffer whose address is the device's."""
@@ -130,7 +134,7 @@ class Memory:
         return allocation
 
 
-memory = Memory()
+memory: Memory = Memory()
 
 
 def address_of_array(array: Any) -> int:
@@ -183,6 +187,7 @@ class Foreign(DeviceAllocation):
     """Memory of a GPU that another library or the driver has allocated."""
 
     size: int
+    address: int
 
     def __init__(self, address: int) -> None:
         import cupy

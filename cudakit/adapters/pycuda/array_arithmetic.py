@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -174,7 +174,10 @@ def larger_of(symbol: str, left: Any, right: Any) -> Any:
     raise NotImplementedError(f"GPUArray {symbol} GPUArray: the shapes {left.shape} and {right.shape} differ")
 
 
-def _binary(symbol: str) -> Callable[[Arithmetic, Any], Any]:
+_Operator: TypeAlias = Callable[["Arithmetic", Any], Any]
+
+
+def _binary(symbol: str) -> _Operator:
     """Return the method of ``array ∘ other``."""
 
     def method(self: Arithmetic, other: Any) -> Any:
@@ -193,7 +196,7 @@ def _binary(symbol: str) -> Callable[[Arithmetic, Any], Any]:
     return method
 
 
-def _reflected(symbol: str) -> Callable[[Arithmetic, Any], Any]:
+def _reflected(symbol: str) -> _Operator:
     """Return the method of ``number ∘ array``."""
 
     def method(self: Arithmetic, other: Any) -> Any:
@@ -221,7 +224,7 @@ def _unless_host(symbol: str, other: Any) -> Any:
     return NotImplemented
 
 
-def _in_place(symbol: str) -> Callable[[Arithmetic, Any], Arithmetic]:
+def _in_place(symbol: str) -> _Operator:
     """Return the method of ``array ∘= other``; the array keeps its dtype."""
 
     def method(self: Arithmetic, other: Any) -> Arithmetic:
@@ -244,7 +247,7 @@ def _refuse_integer_quotient(symbol: str, out: Arithmetic, other: Any) -> None:
         )
 
 
-def _comparison(symbol: str) -> Callable[[Arithmetic, object], Any]:
+def _comparison(symbol: str) -> _Operator:
     """Return the method of a comparison, whose result has elements 0 and 1 of the operands' dtype."""
 
     def method(self: Arithmetic, other: Any) -> Arithmetic:
@@ -322,15 +325,30 @@ class Arithmetic:
 
         return calculate("mul_add", combine, (self, other), out, stream)
 
-    __add__ = __radd__ = _binary("+")
-    __sub__, __mul__, __pow__ = _binary("-"), _binary("*"), _binary("**")
-    __truediv__ = __div__ = _binary("/")
-    __rsub__, __rmul__, __rpow__ = _reflected("-"), _reflected("*"), _reflected("**")
-    __rtruediv__ = __rdiv__ = _reflected("/")
-    __iadd__, __isub__, __imul__, __ipow__ = _in_place("+"), _in_place("-"), _in_place("*"), _in_place("**")
-    __itruediv__ = __idiv__ = _in_place("/")
-    __eq__, __ne__ = _comparison("=="), _comparison("!=")
-    __lt__, __le__, __gt__, __ge__ = _comparison("<"), _comparison("<="), _comparison(">"), _comparison(">=")
+    __add__: ClassVar[_Operator] = _binary("+")
+    __radd__: ClassVar[_Operator] = _binary("+")
+    __iadd__: ClassVar[_Operator] = _in_place("+")
+    __sub__: ClassVar[_Operator] = _binary("-")
+    __rsub__: ClassVar[_Operator] = _reflected("-")
+    __isub__: ClassVar[_Operator] = _in_place("-")
+    __mul__: ClassVar[_Operator] = _binary("*")
+    __rmul__: ClassVar[_Operator] = _reflected("*")
+    __imul__: ClassVar[_Operator] = _in_place("*")
+    __pow__: ClassVar[_Operator] = _binary("**")
+    __rpow__: ClassVar[_Operator] = _reflected("**")
+    __ipow__: ClassVar[_Operator] = _in_place("**")
+    __truediv__: ClassVar[_Operator] = _binary("/")
+    __rtruediv__: ClassVar[_Operator] = _reflected("/")
+    __itruediv__: ClassVar[_Operator] = _in_place("/")
+    __div__ = __truediv__
+    __rdiv__ = __rtruediv__
+    __idiv__ = __itruediv__
+    __eq__: ClassVar[_Operator] = _comparison("==")
+    __ne__: ClassVar[_Operator] = _comparison("!=")
+    __lt__: ClassVar[_Operator] = _comparison("<")
+    __le__: ClassVar[_Operator] = _comparison("<=")
+    __gt__: ClassVar[_Operator] = _comparison(">")
+    __ge__: ClassVar[_Operator] = _comparison(">=")
 
     def __pos__(self) -> Self:
         return self

@@ -104,6 +104,12 @@ class GPUArray(Arithmetic):
 
     mem_size: int
     base: Any
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    strides: tuple[int, ...]
+    size: int
+    gpudata: Any
+    allocator: Callable[[int], Any]
 
     def __init__(
         self,

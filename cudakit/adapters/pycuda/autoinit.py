@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from cudakit.adapters.pycuda import driver  # programs use pycuda.driver after this import alone
-from cudakit.adapters.pycuda.contexts import make_default_context
+from cudakit.adapters.pycuda.contexts import Context, Device, make_default_context
 
 __all__ = ["context", "device", "driver"]
 
-context = make_default_context()
-device = context.get_device()
+context: Context = make_default_context()
+device: Device = context.get_device()

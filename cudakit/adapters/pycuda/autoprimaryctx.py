@@ -14,5 +14,5 @@ def _primary(device: Device) -> Context:
     return context
 
 
-context = make_default_context(_primary)
-device = context.get_device()
+context: Context = make_default_context(_primary)
+device: Device = context.get_device()

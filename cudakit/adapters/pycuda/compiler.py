@@ -120,6 +120,8 @@ class SourceModule(CudaModule):
         If the compiler refuses the source; the message has its text.
     """
 
+    module: Module
+
     def __init__(
         self,
         source: str,
@@ -203,6 +205,8 @@ class DynamicModule(CudaModule):
         Accepted: errors have the linker's text, and CUDA's device library is found by itself.
     """
 
+    module: Module | None
+
     def __init__(
         self,
         nvcc: str = "nvcc",
@@ -270,6 +274,8 @@ class DynamicModule(CudaModule):
 
 class DynamicSourceModule(DynamicModule):
     """A module of a source whose kernels launch kernels."""
+
+    module: Module
 
     def __init__(
         self,

@@ -109,7 +109,8 @@ def _scrambles(bits: int) -> Callable[[int], gpuarray.GPUArray]:
     return generate
 
 
-generate_scramble_constants32, generate_scramble_constants64 = _scrambles(32), _scrambles(64)
+generate_scramble_constants32: Callable[[int], gpuarray.GPUArray] = _scrambles(32)
+generate_scramble_constants64: Callable[[int], gpuarray.GPUArray] = _scrambles(64)
 
 
 class _Generators:
@@ -125,7 +126,10 @@ class _Generators:
         Bits of a word.
     """
 
-    block_count, generators_per_block = 128, 256
+    state: gpuarray.GPUArray
+
+    block_count: int = 128
+    generators_per_block: int = 256
     generator_bits: ClassVar[int] = 32
     has_box_muller: ClassVar[bool] = False
     #: Bits of Sobol's direction vectors; 0 for pseudorandom numbers.

@@ -124,8 +124,10 @@ from cudakit.adapters.pycuda.texture_references import (
 )
 
 #: Other names of PyCUDA's for the same.
-HostAllocation, ManagedAllocationOrStub = PagelockedHostAllocation, ManagedAllocation
-py_memcpy_htoa, py_memcpy_atoh = memcpy_htoa, memcpy_atoh
+HostAllocation = PagelockedHostAllocation
+ManagedAllocationOrStub = ManagedAllocation
+py_memcpy_htoa = memcpy_htoa
+py_memcpy_atoh = memcpy_atoh
 CUDA_DEBUGGING = False
 
 #: Names of PyCUDA that are not here, and what to use.

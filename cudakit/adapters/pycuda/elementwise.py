@@ -221,6 +221,8 @@ class ElementwiseKernel:
         `preamble`, `loop_prep` and `after_loop`: C++ before the kernel, before its loop and after its loop.
     """
 
+    gen_kwargs: dict[str, Any]
+
     def __init__(
         self,
         arguments: _Arguments,

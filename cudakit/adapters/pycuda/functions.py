@@ -90,6 +90,7 @@ class Function:
 
     prepared_call: Callable[..., None]
     prepared_async_call: Callable[..., None]
+    kernel: Kernel
 
     def __init__(self, kernel: Kernel, module: Module) -> None:
         self.kernel, self._module = kernel, module

@@ -32,6 +32,8 @@ class HostPointer(DeviceAllocation):
         The memory as the host uses it.
     """
 
+    __array_interface__: dict[str, Any]
+
     is_page_locked = True
 
     def __init__(self, array: Any, host: np.ndarray) -> None:

@@ -13,7 +13,7 @@ from cudakit.adapters.cupy_kernels import compile_options
 from cudakit.adapters.pycuda import gpuarray
 from cudakit.adapters.pycuda.absent import missing
 from cudakit.adapters.pycuda.allocations import array_at
-from cudakit.adapters.pycuda.c_types import VectorArg, dtype_to_ctype, generated_type, parse_c_arg
+from cudakit.adapters.pycuda.c_types import ScalarArg, VectorArg, dtype_to_ctype, generated_type, parse_c_arg
 from cudakit.adapters.pycuda.elementwise import checked
 from cudakit.adapters.pycuda.errors import translated
 from cudakit.adapters.pycuda.streams import stream_of
@@ -54,6 +54,7 @@ class ReductionKernel:
 
     dtype_out: np.dtype[Any]
     name: str
+    arguments: list[VectorArg | ScalarArg]
 
     def __init__(
         self,

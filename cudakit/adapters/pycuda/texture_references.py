@@ -60,6 +60,7 @@ class TextureReference:
     """
 
     variable: str
+    is_new: bool
 
     def __init__(self, variable: str = "", reads_fractions: bool = False) -> None:
         self.variable, self._reads_fractions = variable, reads_fractions
@@ -205,6 +206,7 @@ class SurfaceReference:
     """
 
     variable: str
+    is_new: bool
 
     def __init__(self, variable: str) -> None:
         self.variable, self.is_new = variable, False

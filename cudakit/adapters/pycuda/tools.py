@@ -89,7 +89,9 @@ class DeviceData:
         Unit that gets registers: ``"warp"``.
     """
 
-    smem_alloc_granularity, smem_granularity, register_allocation_unit = 128, 32, "warp"
+    smem_alloc_granularity: int = 128
+    smem_granularity: int = 32
+    register_allocation_unit: str = "warp"
 
     def __init__(self, dev: Device | None = None) -> None:
         ask = (Context.get_device() if dev is None else dev).get_attribute
@@ -183,6 +185,7 @@ class OccupancyRecord:
 
     tb_per_mp: int
     limited_by: str
+    tb_per_mp_limits: list[_Limit]
 
     def __init__(self, devdata: DeviceData, threads: int, shared_mem: int = 0, registers: int = 0) -> None:
         warps = -(-threads // devdata.warp_size)
