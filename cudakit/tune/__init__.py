@@ -1,0 +1,1 @@
+"""Tune a kernel: find the fastest point of a space of template arguments, launch shapes and options."""
