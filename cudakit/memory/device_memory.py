@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Sequence
-from functools import cache
 from typing import Any, Literal, NamedTuple
 
 import cupy
@@ -339,22 +338,20 @@ def _check(status: Any, action: str) -> None:
 
 
 class _Managed:
-    """A managed buffer, counted during its lifetime."""
+    """Managed memory, counted during its lifetime.
 
-    def __init__(self, buffer: Any, device_id: int) -> None:
-        self.buffer, self.device_id, self.size = buffer, device_id, int(buffer.size)
+    Not of cuda.core's pool: when a freed block of it was allocated again, kernels did not see what the host wrote there
+    (driver 580.159.04, one H100, bare cuda.core 1.2.0, 2026-11-26). `tests/memory/test_memory.py` holds this.
+    """
+
+    def __init__(self, size: int, device_id: int) -> None:
+        self.memory, self.device_id, self.size = cupy.cuda.ManagedMemory(size), device_id, size
         self._count = ledger.add_managed  # held: at the interpreter's end the module may be gone
-        self._count(device_id, self.size)
+        self._count(device_id, size)
 
     def __del__(self) -> None:
-        self._count(self.device_id, -self.size)
-
-
-@cache
-def _managed_resource() -> Any:
-    from cuda.core import ManagedMemoryResource, ManagedMemoryResourceOptions
-
-    return ManagedMemoryResource(ManagedMemoryResourceOptions())
+        if hasattr(self, "_count"):
+            self._count(self.device_id, -self.size)
 
 
 def managed_array(size: int, shape: tuple[int, ...], dtype: np.dtype, target: DeviceStream) -> Any:
@@ -380,9 +377,9 @@ def managed_array(size: int, shape: tuple[int, ...], dtype: np.dtype, target: De
                 f"{size:,} bytes of managed memory were asked for and {size_before:,} are held: ck.memory.limit allows "
                 f"{most:,}"
             )
-        buffer = _managed_resource().allocate(max(1, size), stream=target.core)
-        owner = ledger.buffers[int(buffer.handle)] = _Managed(buffer, device_id)
-    memory = cupy.cuda.UnownedMemory(int(buffer.handle), owner.size, owner, device_id)
+        owner = _Managed(max(1, size), device_id)
+        ledger.buffers[owner.memory.ptr] = owner
+    memory = cupy.cuda.UnownedMemory(owner.memory.ptr, owner.size, owner, device_id)
     return cupy.ndarray(shape, dtype, memptr=cupy.cuda.MemoryPointer(memory, 0))
 
 
@@ -394,10 +391,11 @@ def prefetch(array: Any, target: DeviceStream, to: str) -> None:
     ArgumentError
         The array is not one that `managed_array` made.
     """
-    from cuda.core import Device, Host
+    from cuda.core import Device, Host, ManagedBuffer
 
     is_cupy = type(array).__module__.partition(".")[0] == "cupy"
     owner = ledger.buffers.get(array.data.mem.ptr) if is_cupy else None
     if owner is None:
         raise ArgumentError('prefetch takes an array of ck.empty(shape, dtype, kind="managed")')
-    owner.buffer.prefetch(Device(target.device_id) if to == "device" else Host(), stream=target.core)
+    buffer = ManagedBuffer.from_handle(owner.memory.ptr, owner.size, owner=owner)
+    buffer.prefetch(Device(target.device_id) if to == "device" else Host(), stream=target.core)

@@ -315,6 +315,35 @@ def test_managed_memory(stream: Any) -> None:
 
 
 @pytest.mark.gpu
+def test_a_kernel_sees_what_the_host_wrote_to_managed_memory_that_was_freed_before(stream: Any) -> None:
+    double = ck.Kernel("__global__ void twice(float* x) { x[threadIdx.x] *= 2; }")
+    for _ in range(4):
+        x = ck.empty(256, np.float32, kind="managed", stream=stream)
+        stream.sync()
+        ck.memory.host_view(x)[:] = 1
+        double(stream, ck.config(1, 256), x)
+        stream.sync()
+        assert np.all(ck.memory.host_view(x) == 2)
+        del x
+        double(stream, ck.config(1, 256), ck.empty(256, np.float32, stream=stream))  # the call forgets x
+        stream.sync()
+        ck.memory.trim()
+
+
+@pytest.mark.gpu
+def test_managed_memory_may_be_freed_during_a_capture(stream: Any) -> None:
+    x, y = (ck.empty(256, np.float32, kind="managed", stream=stream) for _ in range(2))
+    double = ck.Kernel("__global__ void twice(float* x) { x[threadIdx.x] *= 2; }")
+    ck.memory.host_view(y)[:] = 1
+    with ck.capture(stream) as graph:
+        del x
+        double(stream, ck.config(1, 256), y)
+    graph.launch(stream)
+    stream.sync()
+    assert np.all(ck.memory.host_view(y) == 2)
+
+
+@pytest.mark.gpu
 def test_managed_memory_is_never_more_than_is_free(stream: Any) -> None:
     from cuda.bindings import driver
 
