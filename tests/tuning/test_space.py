@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cudakit.errors import ArgumentError
-from cudakit.tune.space import Space
+from cudakit.tuning.space import Space
 
 VALUES = {"BLOCK": [32, 64, 128], "ITEMS": [1, 2, 4], "LAYOUT": ["row", "column"]}
 

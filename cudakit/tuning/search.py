@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cudakit.errors import ArgumentError, UnknownNameError
-from cudakit.tune.space import Point, Row, Space
+from cudakit.tuning.space import Point, Row, Space
 
 #: Points of a large space that a strategy looks at.
 POOL = 20_000

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from cudakit.errors import ArgumentError, UnknownNameError
-from cudakit.tune import search
-from cudakit.tune.search import STRATEGIES, Strategy, strategy_of
-from cudakit.tune.space import Point, Space
+from cudakit.tuning import search
+from cudakit.tuning.search import STRATEGIES, Strategy, strategy_of
+from cudakit.tuning.space import Point, Space
 
 SPACE = Space(
     {"BLOCK": [32, 64, 128, 256], "ITEMS": [1, 2, 4, 8], "VECTOR": [1, 2, 4], "LAYOUT": ["row", "column"]},
