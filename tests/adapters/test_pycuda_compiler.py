@@ -238,6 +238,34 @@ def test_a_texture_reference_reads_rows_and_fractions() -> None:
     assert run(module, "sample", 6).tolist() == pytest.approx([0, 1, 0.2, 0.4, 0.4, 0.4], abs=1e-6)
 
 
+def test_texture_references_stand_in_headers_too(tmp_path: Path) -> None:
+    (tmp_path / "cube.h").write_text("""
+        #pragma once
+        texture<int, 3, cudaReadModeElementType> cube;
+        """)  # fmt: skip
+    (tmp_path / "read.cu").write_text("""
+        #include "cube.h"
+        static texture<int> line;
+        __global__ void read(float* x) { x[threadIdx.x] = tex3D(cube, 1, threadIdx.x, 1) + tex1Dfetch(line, 1); }
+        """)  # fmt: skip
+    module = SourceModule('#include "read.cu"', include_dirs=[str(tmp_path)])
+    copy = drv.Memcpy3D()
+    values = np.arange(24, dtype=np.int32).reshape(2, 4, 3)
+    layout = drv.ArrayDescriptor3D()
+    layout.width, layout.height, layout.depth = values.shape[::-1]
+    layout.format, layout.num_channels = drv.dtype_to_array_format(values.dtype), 1
+    array = drv.Array(layout)
+    copy.set_src_host(values)
+    copy.set_dst_array(array)
+    copy.width_in_bytes = copy.src_pitch = values.strides[1]
+    copy.src_height = copy.height = values.shape[1]
+    copy.depth = values.shape[0]
+    copy()
+    module.get_texref("cube").set_array(array)
+    gpuarray.to_gpu(np.array([7, 100], np.int32)).bind_to_texref_ext(module.get_texref("line"))
+    assert run(module, "read").tolist() == (values[1, :, 1] + 100).tolist()
+
+
 def test_a_surface_reference_writes_an_array() -> None:
     module = SourceModule("""
         surface<void, 2> image;

@@ -80,8 +80,7 @@ def _module(
             converted, named = compile_options(flags, include_dirs or ())
         except ArgumentError as error:
             raise CompileError(str(error), tuple(map(str, flags))) from error
-        text, references = rewritten(origin.text)
-        origin = replace(origin, text=text) if references else origin
+        origin, references = rewritten(origin, converted.include_paths)
         module = Module(module_of_source(origin, converted, "skip", usable_arch(arch or named)), references)
         if module.compiled.kernels:
             module.compiled.prepare()

@@ -8,6 +8,8 @@ launch, the objects that were bound since the last one are written to these vari
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,8 @@ from cudakit.adapters.pycuda.driver_arrays import DTYPES, Array, matrix_to_array
 from cudakit.adapters.pycuda.enums import TRSF_NORMALIZED_COORDINATES, TRSF_READ_AS_INTEGER, address_mode, array_format
 from cudakit.adapters.pycuda.enums import filter_mode as filter_modes
 from cudakit.adapters.pycuda.errors import LogicError, translated
+from cudakit.jit.source.flatten import flatten
+from cudakit.jit.source.source import Source
 from cudakit.memory.textures import texture
 
 #: A declaration of references: ``texture<…> a, b;``, perhaps static.
@@ -30,12 +34,18 @@ _DECLARED = re.compile(
 _ALIGNMENT = 512
 
 
-def rewritten(source: str) -> tuple[str, dict[str, Any]]:
+def rewritten(source: Source, folders: Iterable[str]) -> tuple[Source, dict[str, Any]]:
     """Return a source whose references are variables of texture objects, and these by name.
 
-    A source without references is returned unchanged.
+    A source without references is returned unchanged. If its own headers have references, they are written out.
+    `folders` are searched for headers.
     """
     references: dict[str, Any] = {}
+    text = source.text
+    if "#" in text:
+        whole, _ = flatten(text, source.name, str(source.folder) if source.folder else None, folders)
+        if len(_DECLARED.findall(whole)) > len(_DECLARED.findall(text)):
+            text = whole
 
     def declaration(match: re.Match[str]) -> str:
         for name in (name.strip() for name in match["names"].split(",")):
@@ -44,8 +54,10 @@ def rewritten(source: str) -> tuple[str, dict[str, Any]]:
             references[name] = TextureReference(name, reads_fractions) if is_texture else SurfaceReference(name)
         return f"{match['indent']}__constant__ pycuda::{match['noun']}<{match['arguments']}> {match['names']};"
 
-    text = _DECLARED.sub(declaration, source)
-    return (f"#include <pycuda-references.hpp>\n#line 1\n{text}" if references else source), references
+    text = _DECLARED.sub(declaration, text)
+    if references:
+        source = replace(source, text=f"#include <pycuda-references.hpp>\n#line 1\n{text}")
+    return source, references
 
 
 class TextureReference:
