@@ -100,6 +100,10 @@ _KNOWN: Final[tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...]] = (
         "CUDA 12 took texture and surface references away: take a cudaTextureObject_t as a parameter",
     ),
     (
+        r"^dynamic initialization is not supported for a \S+ variable",
+        "NVRTC computes a variable from constexpr values only: make each constant of its initialiser constexpr",
+    ),
+    (
         r'^identifier "(__shfl(?:_up|_down|_xor)?|__any|__all|__ballot)" is undefined',
         r"\1 is gone since Volta: write \1_sync(mask, …) with the mask of the lanes that take part, 0xffffffff for all "
         "of a warp",

@@ -3,23 +3,23 @@
 A function stays if it is annotated for the device, or ``constexpr``, and if code that stays uses its name. Types,
 aliases, enumerations and constants stay if their names are used. Kernels and variables in device memory always stay.
 Headers that nvcc includes implicitly are included if their names are used. Code that nvcc accepts and NVRTC, or the
-signature's parser, refuses is rewritten (`with_written_kernels`, `without_gnu`).
+signature's parser, refuses is rewritten (`cudakit.jit.signature.nvcc_forms`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from cudakit.jit.signature import outline
+from cudakit.jit.signature import nvcc_forms, outline
 from cudakit.jit.signature.missing import Conditionals, undeclared
 from cudakit.jit.source import preprocessor
 from cudakit.jit.source.flatten import MISSING, flatten
 from cudakit.jit.source.headers import headers_of
 from cudakit.jit.source.source import Source
-from cudakit.types.cpp import closing, closing_angle, split_arguments
+from cudakit.types.cpp import closing_angle, split_arguments
 
 _WORD: Final = re.compile(r"[A-Za-z_]\w*")
 _ANNOTATIONS: Final = frozenset({"__global__", "__device__", "__constant__", "__shared__", "__managed__"})
@@ -70,7 +70,11 @@ def device_part(source: Source, folders: Iterable[str], defined: Iterable[str] =
     flat, left_out = flatten(source.text, source.name, str(source.folder) if source.folder else None, folders)
     # The program may test for nvcc; CUDA's headers must not take NVRTC for nvcc.
     text = re.sub(r"\b__NVCC__\b", "__CUDACC__", re.sub(r"\b__extension__\b", " " * 13, flat))
-    cutter = _Cutter(with_written_kernels(text), frozenset(defined))
+    text = nvcc_forms.with_written_kernels(text)
+    whole = outline.outline(text)
+    if (computed := nvcc_forms.with_computed_constants(whole, text)) != text:
+        text, whole = computed, outline.outline(computed)
+    cutter = _Cutter(text, whole, frozenset(defined))
     device_text = cutter.device_text()
     headers = dict.fromkeys([*cutter.bracketed_headers(), *cutter.implicit_headers()])
     includes = "".join(f"#include <{header}>\n" for header in headers)
@@ -101,18 +105,20 @@ class _Cutter:
     ----------
     text : str
         Source without comments.
+    whole : Outline
+        Its outline.
     defined : frozenset of str
         Macros of the command line.
     """
 
-    def __init__(self, text: str, defined: frozenset[str]) -> None:
+    def __init__(self, text: str, whole: outline.Outline, defined: frozenset[str]) -> None:
         self._text = text
         self._defined = defined
-        self._outline: outline.Outline = outline.outline(text)
+        self._outline = whole
         self._macros = preprocessor.words_of_macros(text)
         self._called = preprocessor.CalledMacros(text)
         self._braces = {macro.name for macro in self._outline.macros if macro.body.count("{") != macro.body.count("}")}
-        self._annotations = _writing(_ANNOTATIONS, self._macros)
+        self._annotations = nvcc_forms.writing(_ANNOTATIONS, self._macros)
         self._launching = frozenset(self._names_at_launches())
         self._arguments, self._launched = written_by_host(self._outline, self._annotations)
         self._cut: list[tuple[int, int]] = []
@@ -151,7 +157,7 @@ class _Cutter:
                 lambda match: self._refusal(match, is_inside(match.start()), conditionals, bool(names)), text
             )
         text = preprocessor.DIRECTIVE.sub(self._without_instantiations, text)
-        return without_gnu(text)
+        return nvcc_forms.without_gnu(text)
 
     def _first(self, piece: outline.Piece) -> int:
         """Return the offset at which `piece` itself begins.
@@ -476,17 +482,6 @@ class _Cutter:
         return member.category == "function" or ("typedef" not in words and _MEMBER_FUNCTION.search(flat) is not None)
 
 
-def _writing(words: Set[str], macros: Mapping[str, frozenset[str]]) -> frozenset[str]:
-    """Return `words`, and the macros that expand to one of them, directly or by other macros.
-
-    `macros` has for each macro the names in its body.
-    """
-    result = frozenset(words)
-    while more := {name for name, names in macros.items() if name not in result and names & result}:
-        result |= more
-    return result
-
-
 def _without_angles(text: str) -> str:
     """Return `text` without the template arguments after names."""
     while (shorter := _ANGLES.sub("", text)) != text:
@@ -522,67 +517,6 @@ def _without(text: str, cut: Iterable[tuple[int, int]]) -> str:
             parts += [text[behind:position], preprocessor.blank(text[position:stop])]
             behind, position = stop, max(high, stop) if low < end else end
     return "".join([*parts, text[behind:]])
-
-
-_COMPOUND: Final = re.compile(
-    r"(\breturn\s*|[=,(?:]\s*|^[ \t]*#[ \t]*define[ \t]+\w+(?:\([^()]*\))?[ \t]+)"
-    r"\(([ \t]*[A-Za-z_]\w*[ \t]*)\)(\s*\{)",
-    re.MULTILINE,
-)
-_STATEMENTS: Final = re.compile(r"\(\s*\{")
-_BRACKET: Final = re.compile(r"[\s\\]*\)")
-_CALL: Final = re.compile(r"\b([A-Za-z_]\w*)\s*\(")
-#: A macro whose body may define a kernel.
-_KERNEL_MACRO: Final = re.compile(r"^[ \t]*#[ \t]*define\b(?:\\\r?\n|[^\n])*__global__", re.MULTILINE)
-
-
-def with_written_kernels(text: str) -> str:
-    """Return `text` with all macro calls expanded that write kernels."""
-    if not _KERNEL_MACRO.search(text):
-        return text
-    called, macros = preprocessor.CalledMacros(text), preprocessor.words_of_macros(text)
-    writing = _writing({"__global__"}, macros)
-    whole = outline.outline(text)
-    parts, behind = [], 0
-    for piece in whole.pieces:
-        head = piece.text.partition("{")[0]
-        for match in () if piece.in_class else _CALL.finditer(head):
-            start, opening = piece.start + match.start(), piece.start + match.end() - 1
-            end = closing(whole.text, opening) + 1
-            names = set(_WORD.findall(whole.text[start:end])) & writing
-            if start < behind or not end or match[1] not in called or not names - {"__global__"}:
-                continue
-            if not all(called.is_certain(name, start) for name in {match[1], *names} if name in called):
-                continue
-            call = text[start:end]
-            new = called.expanded(call, start, lambda part: not writing.isdisjoint(_WORD.findall(part)))
-            # The call stays as a comment, for readers of messages.
-            parts += [text[behind:start], f"/* {' '.join(call.split())} */ {new}", "\n" * call.count("\n")]
-            behind = end
-    return "".join([*parts, text[behind:]])
-
-
-def without_gnu(text: str) -> str:
-    """Return `text` with GNU's brace casts, ``(float2){1, 2}``, and statement expressions rewritten as C++."""
-    # Without the parentheses, GNU's brace cast is C++.
-    return _statements_called(_COMPOUND.sub(lambda match: f"{match[1]} {match[2]} {match[3]}", text))
-
-
-def _statements_called(text: str) -> str:
-    """Rewrite GNU's statement expressions, ``({ int a = f(); a; })``, as calls of lambdas."""
-    position = 0
-    while opening := _STATEMENTS.search(text, position):
-        position = opening.end()
-        end = closing(text, position - 1)
-        behind = _BRACKET.match(text, end + 1) if end >= 0 else None
-        body, semicolon, last = text[position:end].rstrip("; \t\n\\").rpartition(";")
-        if behind and semicolon and "return" not in body:
-            lead = len(last) - len(last.lstrip(" \t\n\\"))
-            called = f"[&]{{{body};{last[:lead]} return {last[lead:]}; }}()"
-            lines = "\\\n" * (text[opening.start() : behind.end()].count("\\\n") - called.count("\\\n"))
-            text = f"{text[: opening.start()]}{called}{lines}{text[behind.end() :]}"
-            position = opening.start() + 4
-    return text
 
 
 _OPENING: Final = re.compile(r"\w\s*<(?!<)")

@@ -240,6 +240,10 @@ def test_errors_in_a_snippet_and_a_missing_header() -> None:
         ("int half_of(int a) { return a / 2; } __global__ void f() {}", "device_as_default_execution_space"),
         ("#include <vector>\n__global__ void f() {}", "<vector> is the host's"),
         ("texture<float, 2> image; __global__ void f() {}", "take a cudaTextureObject_t"),
+        (
+            "const float a = 3, b = 2 * a; __global__ void f(float* x) { *x = b; }",
+            "make each constant of its initialiser",
+        ),
         ("struct P { int r; }; __global__ void f(P* p) { P a = {.r = 1}; *p = a; }", 'std="c++20"'),
     ],
 )

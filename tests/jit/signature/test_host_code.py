@@ -601,6 +601,30 @@ def test_functions_that_no_kernel_can_take_are_cut() -> None:
     assert "N" not in text.rpartition("#line")[2]
 
 
+def test_constants_computed_from_floats(stream: Any, xp: Any) -> None:
+    text = """
+    const int count = 4;
+    static const float rate = 4.0;
+    float const step = 0.5;
+    const double third = rate / 3, twice = 2 * third;
+    const float dt = step / (2 * rate * (step + step));
+    const int percent = dt * 100;
+    __constant__ float table[2] = {rate, 2 * dt};
+    const float of_host = percent;
+    int main() { return of_host; }
+    __global__ void k(float* x) {
+        x[0] = dt; x[1] = percent * count; x[2] = twice; x[3] = table[1];
+        const float rate = x[3];
+        x[4] = rate + 1;
+        x[5] = __LINE__;
+    }
+    """
+    x = xp.zeros(6, "f4")
+    ck.Kernel(text, host_code="skip")(stream, ck.config(1, 1), x)
+    assert ck.to_host(x, stream).tolist() == [0.0625, 24, np.float32(8 / 3), 0.125, 1.125, 15]
+    assert "const int count" in device_text(text)  # no other constant's value names it
+
+
 def test_words_of_nvccs(stream: Any, xp: Any) -> None:
     text = """
     __extension__ typedef long long wide;
