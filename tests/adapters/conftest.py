@@ -1,10 +1,15 @@
-"""A context of PyCUDA's for the tests of its modules."""
+"""A context of PyCUDA's for the tests of its modules, and the script of the tables of names."""
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
 
 import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.fixture(autouse=True)
@@ -20,3 +25,14 @@ def _context(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     while Context.depth() > before:
         Context.pop()
+
+
+@pytest.fixture(scope="session")
+def name_tables() -> ModuleType:
+    """The module docs/name_tables.py."""
+    spec = importlib.util.spec_from_file_location("name_tables", DOCS / "name_tables.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

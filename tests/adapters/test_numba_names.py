@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,15 +16,9 @@ from cudakit.adapters.stand_ins import StandIns
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.fixture(scope="module")
-def table() -> Any:
-    """The module docs/numba_table.py."""
-    spec = importlib.util.spec_from_file_location("numba_table", DOCS / "numba_table.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture
+def table(name_tables: Any) -> Any:
+    return name_tables.PEERS["numba"]
 
 
 @pytest.fixture
@@ -35,13 +28,6 @@ def cuda() -> Iterator[Any]:
     module = pytest.importorskip("numba.cuda")
     with StandIns({}, {"numba.cuda": numba_driver.replace}), ck.emulator.strict():
         yield module
-
-
-def test_the_page_has_the_names(table: Any) -> None:
-    text = (DOCS / "run-numba.md").read_text(encoding="utf-8")
-    assert text == table.page(text), "run python docs/numba_table.py"
-    assert set(table.NOTES) | set(table.RAISES) <= set(table.stored()[1])
-    assert not set(table.NOTES) & set(table.RAISES)
 
 
 @pytest.mark.bridges
