@@ -13,6 +13,7 @@ import contextlib
 import ctypes
 import functools
 import importlib
+import inspect
 import itertools
 import math
 import os
@@ -29,7 +30,7 @@ import numpy as np
 from cudakit.adapters import numba_kernels
 from cudakit.adapters.pycuda.allocations import DeviceAllocation, memory
 from cudakit.emulator.face import DeviceArray, EmulatorPlace, as_device, order, room
-from cudakit.errors import EmulationError, LaunchError
+from cudakit.errors import ArgumentError, EmulationError, LaunchError
 from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
 from cudakit.memory.memory import empty
@@ -448,6 +449,11 @@ class Launcher:
         """
         _declare(kernel)
         function = _function(kernel.library)
+        if len(args) != len(kernel.argument_types):
+            names = ", ".join(map(str, kernel.argument_types))
+            raise ArgumentError(
+                f"{function.name} is compiled for {len(kernel.argument_types)} arguments ({names}), got {len(args)}"
+            )
         writebacks: list[Callable[[], None]] = []
         values: list[Any] = []
         for of_type, value in zip(kernel.argument_types, args, strict=True):
@@ -543,6 +549,30 @@ def _with_lines(make: Callable[..., None]) -> Callable[..., None]:
     return make_with_lines
 
 
+def _by_position(call: Callable[..., None]) -> Callable[..., None]:
+    """Wrap the call of a configured kernel so that the error for an argument by name says what to write.
+
+    Numba's kernels take arguments by position only.
+    """
+
+    @functools.wraps(call)
+    def launch(self: Any, *arguments: Any, **named: Any) -> None:
+        if named:
+            raise _named(self.dispatcher.py_func, named)
+        call(self, *arguments)
+
+    return launch
+
+
+def _named(function: Any, named: dict[str, Any]) -> TypeError:
+    """Return the error for arguments by name in a call of Numba's kernel."""
+    names = ", ".join(inspect.signature(function).parameters)
+    return TypeError(
+        f"{function.__name__} got an unexpected keyword argument {next(iter(named))!r}: kernels of Numba take arguments"
+        f" by position, {function.__name__}[grid, block]({names}); those of ck.adapters.from_numba take names too"
+    )
+
+
 def put_driver(root: str, put: Callable[[Any, str, Any], None]) -> tuple[Any, Driver]:
     """Put the stand-in for the driver beneath a package with the modules of ``numba.cuda``.
 
@@ -580,8 +610,14 @@ def replace_mlir(module: Any, put: Callable[[Any, str, Any], None]) -> None:
         self: Any, griddim: Any, blockdim: Any, stream: Any = None, sharedmem: Any = None, cluster: Any = None
     ) -> Callable[..., None]:
         kernel: numba_kernels.MlirKernel = self.__dict__.setdefault("_cudakit", numba_kernels.MlirKernel(self))
-        launch = config(griddim, blockdim, shared_bytes=sharedmem or 0, cluster=cluster)
-        return lambda *arguments: launcher.launch_mlir(kernel, launch, arguments)
+        configuration = config(griddim, blockdim, shared_bytes=sharedmem or 0, cluster=cluster)
+
+        def launch(*arguments: Any, **named: Any) -> None:
+            if named:
+                raise _named(self.py_func, named)
+            launcher.launch_mlir(kernel, configuration, arguments)
+
+        return launch
 
     dispatcher = type(module.jit(lambda: None))
     put(dispatcher, "configure", configured)
@@ -616,6 +652,8 @@ def replace(module: Any, put: Callable[[Any, str, Any], None]) -> None:
     if hasattr(numbas, "_to_core_stream"):
         put(parts["dispatcher"].driver, "_to_core_stream", lambda stream: stream)
     kernel = vars(parts["dispatcher"])["_Kernel"]
+    for owner in (parts["dispatcher"].ForAll, vars(parts["dispatcher"])["_LaunchConfiguration"]):
+        put(owner, "__call__", _by_position(owner.__call__))
     put(kernel, "__init__", _with_lines(kernel.__init__))
     put(kernel, "bind", lambda self: None)
     put(kernel, "launch", lambda self, *arguments, **options: launcher.launch(self, *arguments, **options))

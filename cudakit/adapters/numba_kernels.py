@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +16,8 @@ import numpy as np
 
 from cudakit.errors import ArgumentError, shortened
 from cudakit.generate.declarations import CPP_WORDS
+from cudakit.jit.launch.code_place import in_order, wrong_count
+from cudakit.jit.launch.dispatch import MISSING
 from cudakit.jit.load.config import Config, Cover
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.kernel.kernel import Kernel
@@ -50,13 +53,14 @@ class NumbaKernel:
 
     def __init__(self, function: Any) -> None:
         self._function = function
+        self._defaults = {name: p.default for name, p in inspect.signature(function).parameters.items()}
         self.kernels: dict[Any, Kernel] = {}
         self._cooperative: set[Any] = set()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._function.__name__}>"
 
-    def __call__(self, stream: Any, config: Config | Cover, *arguments: Any) -> None:
+    def __call__(self, stream: Any, config: Config | Cover, /, *arguments: Any, **named: Any) -> None:
         """Launch the kernel.
 
         Parameters
@@ -67,9 +71,32 @@ class NumbaKernel:
             Launch configuration.
         *arguments : array or number
             Numbers, C-contiguous arrays, and tuples of these.
+        **named : array or number
+            The same, by the names of the function's parameters. A parameter without an argument has its default.
+
+        Raises
+        ------
+        ArgumentError
+            For an unknown name, for two arguments of one parameter, and for too few or too many arguments.
         """
+        if named or len(arguments) != len(self._defaults):
+            arguments = self._in_order(arguments, named)
         types_of = tuple(map(self.type_of, arguments))
         self.launch(stream, config, types_of, arguments, lambda array: (array, array))
+
+    def _in_order(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+        """Return the arguments of a call in the order of the function's parameters, with its defaults."""
+        title, names = self._function.__name__, (*self._defaults,)
+        ordered = in_order(title, names, arguments, named)
+        values = [
+            default if value is MISSING else value
+            for value, default in zip(ordered, self._defaults.values(), strict=False)
+        ]
+        missing = [name for name, value in zip(names, values, strict=True) if value is inspect.Parameter.empty]
+        if missing or len(ordered) > len(names):
+            more = f": missing {', '.join(missing)}" if missing else ""
+            raise wrong_count(title, len(names), len(arguments) + len(named), f" ({', '.join(names)})", more)
+        return (*values,)
 
     def launch(self, stream: Any, config: Config | Cover, types_of: Sequence[Any], arguments: Any, view: View) -> None:
         """Launch the kernel with arguments of Numba's types; `view` is that of `append_parameters`."""
@@ -139,7 +166,8 @@ def from_numba(kernel: Any) -> NumbaKernel:
     Returns
     -------
     NumbaKernel
-        The kernel, called as ``kernel(stream, config, *arguments)``. Numba compiles it for the types of the arguments.
+        The kernel, called as ``kernel(stream, config, *arguments)``, with arguments by position or by name. Numba
+        compiles it for the types of the arguments.
 
     Raises
     ------

@@ -419,6 +419,25 @@ def test_errors_have_both_classes(cuda: Any) -> None:
 
 
 @pytest.mark.bridges
+def test_arguments_by_name_and_of_another_number(cuda: Any) -> None:
+    @cuda.jit("void(float64[:], float64)")
+    def fill(x: Any, value: Any) -> None:
+        x[cuda.grid(1)] = value
+
+    x, by_name = np.zeros(4), r"fill got an unexpected keyword argument 'value': .* fill\[grid, block\]\(x, value\)"
+    for launch in (fill[1, 4], fill.forall(4)):
+        with pytest.raises(TypeError, match=by_name):
+            launch(x, value=2.0)
+    for arguments in ((x,), (x, 1, 2)):
+        with pytest.raises(
+            ck.ArgumentError, match=rf"fill is compiled for 2 arguments .*float64\), got {len(arguments)}"
+        ):
+            fill[1, 4](*arguments)
+    fill[1, 4](x, 2)
+    assert x.tolist() == [2] * 4
+
+
+@pytest.mark.bridges
 def test_random_numbers_and_shared_memory(cuda: Any) -> None:
     from numba.cuda.random import create_xoroshiro128p_states, xoroshiro128p_uniform_float32
 
@@ -517,6 +536,8 @@ def test_programs_of_numba_cuda_mlir(mlir: Any) -> None:
     assert (out == 2 * a).all()
     add.forall(1000)(a, out, out)
     assert (out == 3 * a).all()
+    with pytest.raises(TypeError, match="add got an unexpected keyword argument 'out': kernels of Numba take"):
+        add[4, 256](a, a, out=out)
 
     @mlir.jit
     def f(x: Any, by: Any, n: Any, flag: Any, pair: Any, z: Any) -> None:

@@ -50,8 +50,11 @@ def test_what_raises_says_so(table: Any, cuda: Any) -> None:
 
 @pytest.mark.bridges
 @pytest.mark.filterwarnings("ignore:.*Grid size", "ignore::cudakit.EmulatorWarning")
-def test_the_program_of_the_page(cuda: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (program,) = re.findall(r"```py\n(.*?)```", (DOCS / "run-numba.md").read_text(encoding="utf-8"), re.DOTALL)
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_programs_of_the_page(cuda: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], number: int) -> None:
+    programs = re.findall(r"```py\n(.*?)```", (DOCS / "run-numba.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(programs) == 2
+    program = programs[number]
     (tmp_path / "app.py").write_text(program)
     ck.adapters.run(tmp_path / "app.py")
     assert capsys.readouterr().out.splitlines() == re.findall(r"^print\(.*\)  # (.*)$", program, re.MULTILINE)

@@ -42,6 +42,15 @@ def test_kernels_of_numba(stream: Any) -> None:
         kernel(stream, ck.config(1, 128), a, x, y)
         assert (y == 2 * x + 1).all()
     assert len(kernel.kernels) == 3
+    kernel(stream, ck.config(1, 128), 3.0, y=y, x=x)
+    assert (y == 5 * x + 1).all()
+
+    @cuda.jit
+    def fill(x: Any, config: Any, value: Any = 7.0) -> None:
+        x[cuda.grid(1)] = value + config
+
+    ck.adapters.from_numba(fill)(stream, ck.config(1, 32), config=1, x=x)
+    assert x[:33].tolist() == [8] * 32 + [32]
     with pytest.raises(ck.ArgumentError, match="contiguous"):
         kernel(stream, ck.config(1, 128), 1, x[::2], y[:50])
     square, turned = np.arange(1024, dtype=np.float32).reshape(32, 32), np.zeros((32, 32), np.float32)
@@ -73,6 +82,23 @@ def test_what_is_taken() -> None:
         ck.ArgumentError, match=r"from_triton takes a kernel that triton.compile made for CUDA, got int"
     ):
         ck.adapters.from_triton(3)
+
+
+def test_names_of_arguments(stream: Any) -> None:
+    """Without Numba: they are compared with the function's before it compiles."""
+
+    def scale(x: Any, by: Any, plus: float = 1.0) -> None: ...
+
+    kernel, x = ck.adapters.from_numba(scale), np.zeros(4)
+    for arguments, named, message in (
+        ((x,), {"factor": 2}, "scale has no parameter 'factor'; it has x, by, plus$"),
+        ((x,), {"grid": 2}, "scale has no parameter 'grid'; .*a call is kernel.stream"),
+        ((x, 2), {"x": x}, "scale: argument x is given twice"),
+        ((), {"plus": 2}, r"scale takes 3 arguments \(x, by, plus\) after stream and config, got 1: missing x, by"),
+        ((x, 1, 2, 3), {}, r"scale takes 3 arguments \(x, by, plus\) after stream and config, got 4$"),
+    ):
+        with pytest.raises(ck.ArgumentError, match=message):
+            kernel(stream, ck.config(1, 4), *arguments, **named)
 
 
 def test_what_triton_gives_is_read(stream: Any) -> None:
