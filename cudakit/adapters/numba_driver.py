@@ -28,6 +28,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cudakit.adapters import numba_kernels
+from cudakit.adapters.emulated_device import NAME, TOTAL_BYTES, attributes
 from cudakit.adapters.pycuda.allocations import DeviceAllocation, memory
 from cudakit.emulator.face import DeviceArray, EmulatorPlace, as_device, order, room
 from cudakit.errors import ArgumentError, EmulationError, LaunchError
@@ -35,22 +36,6 @@ from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
 from cudakit.memory.memory import empty
 
-#: Bytes of device memory that the emulated device reports.
-_TOTAL_BYTES = 80 << 30
-#: Attributes of the emulated device, by the driver's names. Others are 0.
-ATTRIBUTES = {
-    "ASYNC_ENGINE_COUNT": 3, "CAN_MAP_HOST_MEMORY": 1, "CLOCK_RATE": 1_980_000, "COMPUTE_CAPABILITY_MAJOR": 9,
-    "COMPUTE_CAPABILITY_MINOR": 0, "CONCURRENT_KERNELS": 1, "CONCURRENT_MANAGED_ACCESS": 1, "COOPERATIVE_LAUNCH": 1,
-    "GLOBAL_MEMORY_BUS_WIDTH": 5120, "L2_CACHE_SIZE": 50 << 20, "MANAGED_MEMORY": 1, "MAX_BLOCK_DIM_X": 1024,
-    "MAX_BLOCK_DIM_Y": 1024, "MAX_BLOCK_DIM_Z": 64, "MAX_GRID_DIM_X": 2**31 - 1, "MAX_GRID_DIM_Y": 65_535,
-    "MAX_GRID_DIM_Z": 65_535, "MAX_REGISTERS_PER_BLOCK": 65_536, "MAX_REGISTERS_PER_MULTIPROCESSOR": 65_536,
-    "MAX_SHARED_MEMORY_PER_BLOCK": 48 << 10, "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": 227 << 10,
-    "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR": 228 << 10, "MAX_THREADS_PER_BLOCK": 1024,
-    "MAX_THREADS_PER_MULTIPROCESSOR": 2048, "MEMORY_CLOCK_RATE": 2_619_000, "MULTIPROCESSOR_COUNT": 132,
-    "SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO": 2, "TOTAL_CONSTANT_MEMORY": 64 << 10, "UNIFIED_ADDRESSING": 1,
-    "WARP_SIZE": 32,
-}  # fmt: skip
-NAME = "cudakit's emulator"
 #: Constant variable of PTX: bits of an element, and number of elements.
 _CONSTANT = re.compile(
     r"^\s*(?:\.visible\s+)?\.const\s+(?:\.align\s+\d+\s+)?\.[a-z](\d+)\s+[\w$]+(?:\[(\d+)\])?", re.MULTILINE
@@ -114,7 +99,7 @@ class Driver:
         return number
 
     def cuDeviceGetAttribute(self, code: Any, device: Any) -> int:
-        return ATTRIBUTES.get(getattr(code, "name", str(code)).removeprefix("CU_DEVICE_ATTRIBUTE_"), 0)
+        return attributes().get(getattr(code, "name", str(code)).removeprefix("CU_DEVICE_ATTRIBUTE_").lower(), 0)
 
     def cuDeviceCanAccessPeer(self, device: Any, other: Any) -> int:
         return 0
@@ -171,7 +156,7 @@ class Driver:
         return int(pointer)
 
     def cuMemGetInfo(self) -> tuple[int, int]:
-        return _TOTAL_BYTES - room().usage("device").used - room().usage("managed").used, _TOTAL_BYTES
+        return TOTAL_BYTES - room().usage("device").used - room().usage("managed").used, TOTAL_BYTES
 
     def cuMemGetAddressRange(self, pointer: Any) -> tuple[int, int]:
         allocation = memory.at(int(pointer))

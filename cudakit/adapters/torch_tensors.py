@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
+from cudakit.adapters.emulated_device import NAME, TOTAL_BYTES, numbers
 from cudakit.adapters.stand_ins import Put
 from cudakit.emulator.face import EmulatorPlace
 
@@ -115,15 +116,22 @@ def _nothing(*arguments: Any, **keywords: Any) -> None:
 
 def _properties(device: Any = None) -> SimpleNamespace:
     """Return the properties of the emulated device, by torch's names."""
-    limits = EmulatorPlace().limits()
-    major, minor = limits.compute_capability
+    facts = numbers()
     return SimpleNamespace(
-        name="cudakit's emulator", major=major, minor=minor, total_memory=80 << 30, warp_size=32,
-        multi_processor_count=limits.multiprocessors, max_threads_per_multi_processor=2048,
-        regs_per_multiprocessor=65536, shared_memory_per_block=48 << 10,
-        shared_memory_per_block_optin=limits.shared_bytes, shared_memory_per_multiprocessor=228 << 10,
-        L2_cache_size=50 << 20, is_integrated=False, gcnArchName="",
+        name=NAME, total_memory=TOTAL_BYTES, is_integrated=False, gcnArchName="", L2_cache_size=facts["l2_cache_size"],
+        **{name: facts[attribute] for name, attribute in _PROPERTIES.items()},
     )  # fmt: skip
+
+
+#: Properties of a device that are attributes: torch's names and the driver's.
+_PROPERTIES = {
+    "major": "compute_capability_major", "minor": "compute_capability_minor", "warp_size": "warp_size",
+    "multi_processor_count": "multiprocessor_count", "regs_per_multiprocessor": "max_registers_per_multiprocessor",
+    "max_threads_per_multi_processor": "max_threads_per_multiprocessor",
+    "shared_memory_per_block": "max_shared_memory_per_block",
+    "shared_memory_per_block_optin": "max_shared_memory_per_block_optin",
+    "shared_memory_per_multiprocessor": "max_shared_memory_per_multiprocessor",
+}  # fmt: skip
 
 
 def replace(torch: Any, put: Put) -> None:
@@ -147,7 +155,7 @@ def replace(torch: Any, put: Put) -> None:
         "empty_cache": _nothing, "ipc_collect": _nothing, "Stream": _Stream, "Event": _Event, "stream": _block,
         "current_stream": lambda device=None: stream, "default_stream": lambda device=None: stream,
         "get_device_capability": lambda device=None: EmulatorPlace().limits().compute_capability,
-        "get_device_name": lambda device=None: "cudakit's emulator", "get_device_properties": _properties,
+        "get_device_name": lambda device=None: NAME, "get_device_properties": _properties,
         "is_current_stream_capturing": lambda: False, "manual_seed": torch.default_generator.manual_seed,
         "manual_seed_all": _nothing, "memory_allocated": lambda device=None: 0,
         "max_memory_allocated": lambda device=None: 0, "reset_peak_memory_stats": _nothing,

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.adapters import torch_tensors
+from cudakit.adapters import emulated_device, torch_tensors
 from cudakit.emulator.face import EmulatorPlace
 from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import config
@@ -166,9 +166,12 @@ def _driver(target: Any) -> SimpleNamespace:
 
     The stand-in makes no launcher: `_launch` launches compiled kernels.
     """
+    facts = emulated_device.numbers()
     properties = {
-        "max_shared_mem": 227 << 10, "multiprocessor_count": 132, "warpSize": 32, "max_num_regs": 65536,
-        "sm_clock_rate": 1_980_000, "mem_clock_rate": 2_619_000, "mem_bus_width": 5120,
+        "max_shared_mem": facts["max_shared_memory_per_block_optin"], "mem_bus_width": facts["global_memory_bus_width"],
+        "multiprocessor_count": facts["multiprocessor_count"], "max_num_regs": facts["max_registers_per_block"],
+        "warpSize": facts["warp_size"], "sm_clock_rate": facts["clock_rate"],
+        "mem_clock_rate": facts["memory_clock_rate"],
     }  # fmt: skip
     return SimpleNamespace(
         utils=SimpleNamespace(

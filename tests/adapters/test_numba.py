@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import cudakit as ck
-from cudakit.adapters import numba_driver, numba_kernels
+from cudakit.adapters import emulated_device, numba_driver, numba_kernels
 from cudakit.adapters.stand_ins import StandIns
 
 #: Numba's advice for a GPU.
@@ -174,8 +174,8 @@ def test_device_and_context_of_the_driver(driver: numba_driver.Driver) -> None:
     assert driver.cuDeviceGetAttribute(SimpleNamespace(name="CU_DEVICE_ATTRIBUTE_PCI_BUS_ID"), 0) == 0
     limits = ck.device_limits(ck.emulator.stream())
     for axis, most in zip("XYZ", limits.block, strict=True):
-        assert numba_driver.ATTRIBUTES[f"MAX_BLOCK_DIM_{axis}"] == most
-    assert limits.multiprocessors == numba_driver.ATTRIBUTES["MULTIPROCESSOR_COUNT"]
+        assert emulated_device.attributes()[f"max_block_dim_{axis.lower()}"] == most
+    assert limits.multiprocessors == emulated_device.attributes()["multiprocessor_count"]
     assert int(driver.cuCtxGetCurrent()) == 0
     driver.cuCtxPushCurrent(driver.cuDevicePrimaryCtxRetain(0))
     assert int(driver.cuCtxGetCurrent()) == 1 == int(driver.cuCtxPopCurrent())
@@ -384,7 +384,7 @@ def test_devices_streams_and_events(cuda: Any, capsys: pytest.CaptureFixture[str
     assert "1/1 devices are supported" in capsys.readouterr().out
     assert len(cuda.gpus) == 1
     with cuda.gpus[0]:
-        assert cuda.gpus.current.name == numba_driver.NAME == cuda.get_current_device().name
+        assert cuda.gpus.current.name == emulated_device.NAME == cuda.get_current_device().name
     device = cuda.get_current_device()
     assert (device.WARP_SIZE, device.MULTIPROCESSOR_COUNT, device.compute_capability) == (32, 132, (9, 0))
     called: list[Any] = []

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import cudakit as ck
-from cudakit.adapters import numba_driver
+from cudakit.adapters import emulated_device, numba_driver
 from cudakit.adapters.stand_ins import StandIns
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -64,7 +64,7 @@ def test_the_programs_of_the_page(cuda: Any, tmp_path: Path, capsys: pytest.Capt
 def test_what_differs_is_so(cuda: Any) -> None:
     assert cuda.cuda_error() is None
     assert len(cuda.list_devices()) == len(cuda.gpus) == 1
-    assert cuda.select_device(0).name == numba_driver.NAME
+    assert cuda.select_device(0).name == emulated_device.NAME
     assert cuda.current_context().get_memory_info().total == 80 << 30
     begun, ended = cuda.event(), cuda.event()
     begun.record()

@@ -10,6 +10,7 @@ from typing import Any
 from cuda.core import ContextOptions, EventOptions, StreamOptions
 from cuda.core._utils.cuda_utils import ComputeCapability
 
+from cudakit.adapters import emulated_device
 from cudakit.adapters.cuda_core.faults import CoreError, MadeByOthers
 from cudakit.adapters.cuda_core.graphs import GraphBuilder
 from cudakit.adapters.cuda_core.memory import DeviceMemoryResource, MemoryResource
@@ -27,56 +28,6 @@ from cudakit.emulator.face import EmulatorPlace, order
 from cudakit.errors import shortened
 from cudakit.places import say_emulated
 
-#: Attributes of the device, as an H100 SXM has them (CUDA's deviceQuery and programming guide); 1 for true.
-_ATTRIBUTES = """
-max_threads_per_block 1024, max_block_dim_x 1024, max_block_dim_y 1024, max_block_dim_z 64
-max_grid_dim_x 2147483647, max_grid_dim_y 65535, max_grid_dim_z 65535
-max_shared_memory_per_block 49152, total_constant_memory 65536, warp_size 32, max_pitch 2147483647
-maximum_texture1d_width 131072, maximum_texture1d_linear_width 268435456, maximum_texture1d_mipmapped_width 32768
-maximum_texture2d_width 131072, maximum_texture2d_height 65536, maximum_texture2d_linear_width 131072
-maximum_texture2d_linear_height 65000, maximum_texture2d_linear_pitch 2097120
-maximum_texture2d_mipmapped_width 32768, maximum_texture2d_mipmapped_height 32768
-maximum_texture3d_width 16384, maximum_texture3d_height 16384, maximum_texture3d_depth 16384
-maximum_texture3d_width_alternate 8192, maximum_texture3d_height_alternate 8192
-maximum_texture3d_depth_alternate 32768, maximum_texturecubemap_width 32768
-maximum_texture1d_layered_width 32768, maximum_texture1d_layered_layers 2048
-maximum_texture2d_layered_width 32768, maximum_texture2d_layered_height 32768
-maximum_texture2d_layered_layers 2048, maximum_texturecubemap_layered_width 32768
-maximum_texturecubemap_layered_layers 2046, maximum_surface1d_width 32768, maximum_surface2d_width 131072
-maximum_surface2d_height 65536, maximum_surface3d_width 16384, maximum_surface3d_height 16384
-maximum_surface3d_depth 16384, maximum_surface1d_layered_width 32768, maximum_surface1d_layered_layers 2048
-maximum_surface2d_layered_width 32768, maximum_surface2d_layered_height 32768
-maximum_surface2d_layered_layers 2048, maximum_surfacecubemap_width 32768
-maximum_surfacecubemap_layered_width 32768, maximum_surfacecubemap_layered_layers 2046
-max_registers_per_block 65536, clock_rate 1980000, texture_alignment 512, texture_pitch_alignment 32
-multiprocessor_count 132, compute_mode 0, pci_bus_id 0, pci_device_id 0, pci_domain_id 0
-memory_clock_rate 2619000, global_memory_bus_width 5120, l2_cache_size 52428800
-max_threads_per_multiprocessor 2048, compute_capability_major 9, compute_capability_minor 0
-max_shared_memory_per_multiprocessor 233472, max_registers_per_multiprocessor 65536, multi_gpu_board_group_id 0
-single_to_double_precision_perf_ratio 2, max_shared_memory_per_block_optin 232448
-max_blocks_per_multiprocessor 32, max_persisting_l2_cache_size 0, max_access_policy_window_size 0
-reserved_shared_memory_per_block 1024, gpu_direct_rdma_flush_writes_options 0, gpu_direct_rdma_writes_ordering 0
-mempool_supported_handle_types 0, numa_config 0, numa_id -1, surface_alignment 512, async_engine_count 3
-maximum_texture2d_gather_width 32768, maximum_texture2d_gather_height 32768, mem_sync_domain_count 4
-host_numa_id -1, mem_decompress_algorithm_mask 0, mem_decompress_maximum_length 0
-gpu_pci_device_id 0, gpu_pci_subsystem_id 0
-"""
-_TRUE = """
-gpu_overlap can_map_host_memory concurrent_kernels unified_addressing global_l1_cache_supported
-local_l1_cache_supported managed_memory concurrent_managed_access compute_preemption_supported
-can_use_host_pointer_for_registered_mem cooperative_launch memory_pools_supported can_tex2d_gather
-stream_priorities_supported host_register_supported cluster_launch tensor_map_access_supported
-unified_function_pointers
-"""
-
-
-def _table() -> dict[str, int | bool]:
-    rows = (row.split() for line in _ATTRIBUTES.split("\n") for row in line.split(",") if row.strip())
-    return {name: int(number) for name, number in rows} | dict.fromkeys(_TRUE.split(), True)
-
-
-_VALUES = _table()
-
 
 class DeviceProperties(MadeByOthers):
     """A stand-in for ``Device.properties``. What an H100 has and the emulator has not is False or 0."""
@@ -86,7 +37,7 @@ class DeviceProperties(MadeByOthers):
 
         if name.startswith("_") or not hasattr(Real, name):
             raise AttributeError(f"DeviceProperties has no attribute {name}", name=name, obj=self)
-        return _VALUES.get(name, False)
+        return emulated_device.numbers().get(name, name in emulated_device.FLAGS)
 
     def __dir__(self) -> list[str]:
         from cuda.core._device import DeviceProperties as Real
@@ -178,8 +129,8 @@ class Device:
 
     @property
     def pci_bus_id(self) -> str:
-        """Address of no device."""
-        return "0000:00:00.0"
+        """Address of the emulated device."""
+        return "0000:01:00.0"
 
     def can_access_peer(self, peer: Device | int) -> bool:
         """Return False: a device is no peer of its own."""

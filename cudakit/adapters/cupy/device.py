@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from cudakit.adapters.cupy.capture import CAPTURE
+from cudakit.adapters.emulated_device import TOTAL_BYTES, attributes
 from cudakit.emulator.face import EmulatorPlace, order
 from cudakit.errors import LaunchError, shortened
 
-#: Memory of the emulated device.
-TOTAL_BYTES = 80 << 30
+#: Attributes that CUDA's runtime spells in another way than its driver.
+_SPELLINGS = {
+    "multiprocessor_count": "MultiProcessorCount", "max_threads_per_multiprocessor": "MaxThreadsPerMultiProcessor",
+    "multi_gpu_board": "IsMultiGpuBoard",
+}  # fmt: skip
+#: Number of the last attribute that programs are told of.
+_LAST = 115
 _NO_LIBRARY = (
     "cupy.cuda.Device.{name}: a handle of {library} needs a GPU. Without one, call NumPy's functions by CuPy's names, "
     "as cupy.matmul and cupy.linalg.solve"
@@ -49,29 +56,24 @@ def current_stream() -> Any:
     return EmulatorPlace().current()
 
 
+@functools.cache
+def attribute_numbers() -> dict[str, int]:
+    """Return CUDA's numbers of attributes, by the runtime's names without their prefix."""
+    from cuda.bindings.driver import CUdevice_attribute
+
+    names = {member.removeprefix("CU_DEVICE_ATTRIBUTE_").lower(): int(number)
+             for member, number in CUdevice_attribute.__members__.items()}  # fmt: skip
+    return {_spelling(name): number for name, number in names.items() if number <= _LAST and "maximum_" not in name}
+
+
+def _spelling(name: str) -> str:
+    return _SPELLINGS.get(name, name.title().replace("_", ""))
+
+
 def device_attributes() -> dict[str, int]:
     """Return attributes of the emulated device, by CUDA's names without their prefix."""
-    limits = EmulatorPlace().limits()
-    major, minor = limits.compute_capability
-    return {
-        "MaxThreadsPerBlock": limits.threads_per_block, "MaxBlockDimX": limits.block[0],
-        "MaxBlockDimY": limits.block[1], "MaxBlockDimZ": limits.block[2], "MaxGridDimX": limits.grid[0],
-        "MaxGridDimY": limits.grid[1], "MaxGridDimZ": limits.grid[2], "MaxSharedMemoryPerBlock": 48 << 10,
-        "MaxSharedMemoryPerBlockOptin": limits.shared_bytes, "MaxSharedMemoryPerMultiprocessor": 228 << 10,
-        "ReservedSharedMemoryPerBlock": 1 << 10, "TotalConstantMemory": 64 << 10, "WarpSize": 32,
-        "MaxRegistersPerBlock": 65536, "MaxRegistersPerMultiprocessor": 65536,
-        "MaxThreadsPerMultiProcessor": 2048, "MaxBlocksPerMultiprocessor": 32,
-        "MultiProcessorCount": limits.multiprocessors, "ComputeCapabilityMajor": major,
-        "ComputeCapabilityMinor": minor, "ClockRate": 1_980_000, "MemoryClockRate": 2_619_000,
-        "GlobalMemoryBusWidth": 5120, "L2CacheSize": 50 << 20, "ConcurrentKernels": 1, "AsyncEngineCount": 3,
-        "UnifiedAddressing": 1, "ManagedMemory": 1, "ConcurrentManagedAccess": 1, "CooperativeLaunch": 1,
-        "CanMapHostMemory": 1, "MemoryPoolsSupported": 1, "StreamPrioritiesSupported": 1, "Integrated": 0,
-        "EccEnabled": 1, "PciBusId": 1, "PciDeviceId": 0, "PciDomainId": 0, "MaxPitch": 2**31 - 1,
-        "TextureAlignment": 512, "TexturePitchAlignment": 32, "SurfaceAlignment": 512, "ComputeMode": 0,
-        "KernelExecTimeout": 0, "GpuOverlap": 1, "GlobalL1CacheSupported": 1, "LocalL1CacheSupported": 1,
-        "ComputePreemptionSupported": 1, "HostRegisterSupported": 1, "IsMultiGpuBoard": 0, "TccDriver": 0,
-        "PageableMemoryAccess": 0, "SingleToDoublePrecisionPerfRatio": 2,
-    }  # fmt: skip
+    values = {_spelling(name): value for name, value in attributes().items()}
+    return {name: values.get(name, 0) for name in attribute_numbers()}
 
 
 class Device:

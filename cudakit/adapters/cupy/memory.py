@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.adapters.cupy.device import TOTAL_BYTES, USAGE, CUDARuntimeError, Device
+from cudakit.adapters.cupy.device import USAGE, CUDARuntimeError, Device
+from cudakit.adapters.emulated_device import TOTAL_BYTES
 from cudakit.emulator.face import room
 from cudakit.errors import LaunchError, shortened
 from cudakit.memory.memory import empty

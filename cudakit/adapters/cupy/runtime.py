@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from cudakit.adapters import emulated_device
 from cudakit.adapters.cupy import device, memory, streams
 from cudakit.adapters.cupy.capture import CAPTURE
 from cudakit.adapters.cupy.device import CUDARuntimeError
@@ -16,22 +17,6 @@ from cudakit.emulator.face import order, room
 #: CUDA's version whose functions these are.
 _VERSION = 13000
 _TO_DEVICE, _TO_HOST, _ON_DEVICE, _DEFAULT = 1, 2, 3, 4
-_ATTRIBUTE_NUMBERS = {
-    "MaxThreadsPerBlock": 1, "MaxBlockDimX": 2, "MaxBlockDimY": 3, "MaxBlockDimZ": 4, "MaxGridDimX": 5,
-    "MaxGridDimY": 6, "MaxGridDimZ": 7, "MaxSharedMemoryPerBlock": 8, "TotalConstantMemory": 9, "WarpSize": 10,
-    "MaxPitch": 11, "MaxRegistersPerBlock": 12, "ClockRate": 13, "TextureAlignment": 14, "GpuOverlap": 15,
-    "MultiProcessorCount": 16, "KernelExecTimeout": 17, "Integrated": 18, "CanMapHostMemory": 19, "ComputeMode": 20,
-    "SurfaceAlignment": 30, "ConcurrentKernels": 31, "EccEnabled": 32, "PciBusId": 33, "PciDeviceId": 34,
-    "TccDriver": 35, "MemoryClockRate": 36, "GlobalMemoryBusWidth": 37, "L2CacheSize": 38,
-    "MaxThreadsPerMultiProcessor": 39, "AsyncEngineCount": 40, "UnifiedAddressing": 41, "PciDomainId": 50,
-    "TexturePitchAlignment": 51, "ComputeCapabilityMajor": 75, "ComputeCapabilityMinor": 76,
-    "StreamPrioritiesSupported": 78, "GlobalL1CacheSupported": 79, "LocalL1CacheSupported": 80,
-    "MaxSharedMemoryPerMultiprocessor": 81, "MaxRegistersPerMultiprocessor": 82, "ManagedMemory": 83,
-    "IsMultiGpuBoard": 84, "SingleToDoublePrecisionPerfRatio": 87, "PageableMemoryAccess": 88,
-    "ConcurrentManagedAccess": 89, "ComputePreemptionSupported": 90, "CooperativeLaunch": 95,
-    "MaxSharedMemoryPerBlockOptin": 97, "HostRegisterSupported": 99, "MaxBlocksPerMultiprocessor": 106,
-    "ReservedSharedMemoryPerBlock": 111, "MemoryPoolsSupported": 115,
-}  # fmt: skip
 CONSTANTS = {
     "memcpyHostToHost": 0, "memcpyHostToDevice": _TO_DEVICE, "memcpyDeviceToHost": _TO_HOST,
     "memcpyDeviceToDevice": _ON_DEVICE, "memcpyDefault": _DEFAULT, "streamDefault": 0, "streamNonBlocking": 1,
@@ -48,7 +33,6 @@ CONSTANTS = {
     "cudaChannelFormatKindFloat": 2, "cudaChannelFormatKindNone": 3, "cudaArrayDefault": 0,
     "cudaArraySurfaceLoadStore": 2, "cudaCpuDeviceId": -1, "cudaInvalidDeviceId": -2,
     "cudaLimitStackSize": 0, "cudaLimitPrintfFifoSize": 1, "cudaLimitMallocHeapSize": 2,
-    **{f"cudaDevAttr{name}": number for name, number in _ATTRIBUTE_NUMBERS.items()},
 }  # fmt: skip
 _owned: dict[int, Any] = {}
 
@@ -126,7 +110,7 @@ def getDeviceProperties(device_id: int = 0) -> dict[str, Any]:
     grid = tuple(facts[f"MaxGridDim{axis}"] for axis in "XYZ")
     block = tuple(facts[f"MaxBlockDim{axis}"] for axis in "XYZ")
     return {
-        "name": b"cudakit's emulator", "totalGlobalMem": device.TOTAL_BYTES,
+        "name": emulated_device.NAME.encode(), "totalGlobalMem": emulated_device.TOTAL_BYTES,
         "sharedMemPerBlock": facts["MaxSharedMemoryPerBlock"], "regsPerBlock": facts["MaxRegistersPerBlock"],
         "warpSize": facts["WarpSize"], "maxThreadsPerBlock": facts["MaxThreadsPerBlock"], "maxThreadsDim": block,
         "maxGridSize": grid, "clockRate": facts["ClockRate"], "totalConstMem": facts["TotalConstantMemory"],
@@ -156,7 +140,7 @@ def deviceGetAttribute(attrib: int, device_id: int = 0) -> int:
     CUDARuntimeError
         For a number that the emulator has no attribute for.
     """
-    name = next((name for name, number in _ATTRIBUTE_NUMBERS.items() if number == int(attrib)), None)
+    name = next((name for name, number in device.attribute_numbers().items() if number == int(attrib)), None)
     if name is None:
         raise CUDARuntimeError("cudaErrorInvalidValue", f"the emulator has no device attribute {int(attrib)}")
     return device.Device(device_id).attributes[name]
@@ -284,7 +268,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 def module() -> ModuleType:
     """Return the module ``cupy.cuda.runtime``."""
     result = _Runtime("cupy.cuda.runtime")
-    result.__dict__.update(CONSTANTS, **FUNCTIONS)
+    numbers = {f"cudaDevAttr{name}": number for name, number in device.attribute_numbers().items()}
+    result.__dict__.update(CONSTANTS, **numbers, **FUNCTIONS)
     result.__dict__.update(CUDARuntimeError=CUDARuntimeError, PointerAttributes=PointerAttributes, is_hip=False)
     return result
 
