@@ -23,6 +23,7 @@ This page is a tour. ``help(ck.Kernel)``, ``help(ck.ops)`` and so on explain eac
 - Process many items on several streams: `Pipeline`, with sources and sinks in `pipeline`. Use many processes, by Dask
   or Ray: `scale`.
 - Capture calls once and launch them again: `capture`, which makes a `Graph`.
+- Find the fastest variant of a kernel: `tune`.
 - Measure and trace: `Timer`, `trace`. See and steer the order between streams: `hazards`.
 - Test kernels: `check` finds races and other faults on the emulator, `prove` covers all sizes at once, `testing` has
   strategies for hypothesis. A pytest plugin has fixtures.
@@ -91,6 +92,7 @@ if TYPE_CHECKING:
     from cudakit.pipeline import Pipeline
     from cudakit.profile.trace import Timer, trace
     from cudakit.proof.prove import prove
+    from cudakit.tuning.tune import tune
 
     __version__: str
 
@@ -102,7 +104,7 @@ __all__ = [
     "device_limits", "elementwise", "empty", "emulator", "errors", "fuse", "generate", "has_gpu", "hazards", "jax",
     "math", "memory", "ops", "pipeline", "prewarm", "prove", "random", "reduction", "scale", "scan", "show_config",
     "stencil", "stream", "surface", "tensor_map", "testing", "texture", "to_device", "to_host", "torch", "trace",
-    "using",
+    "tune", "using",
 ]  # fmt: skip
 
 _MODULES = (
@@ -127,6 +129,7 @@ _LATER = {
     "to_device": "memory",
     "to_host": "memory",
     "trace": "profile.trace",
+    "tune": "tuning.tune",
 }
 
 

@@ -259,7 +259,7 @@ class EmulatedShape:
         host_arguments = self._host_arguments(values, arguments)
         order().insert_waits(target, *accesses(self.emulated.parameters, host_arguments), noted=True)
         result = Plan(self._launch_again, target, config, tuple(values), host_arguments, self.pack(values))
-        result.name, result.arguments = self.name, arguments
+        result.name, result.arguments, result.parameters = self.name, arguments, self.emulated.parameters
         return result
 
     def _launch_again(

@@ -91,6 +91,8 @@ class Plan(functools.partial[None]):
     #: Name expression of the specialization; empty for an empty grid.
     name: str = ""
     arguments: tuple[Any, ...] = ()
+    #: Parameters of the specialization, one for each argument.
+    parameters: Sequence[BoundParameter] = ()
     #: Makes the same plan for other arguments, also in another process.
     recipe: Recipe | None = None
     #: The function while there are no witnesses, kept so that a call in another thread is never cut short.
@@ -131,7 +133,8 @@ def plan_of(run: Callable[..., None], call: Call, *arguments: Any) -> Plan:
     Its launches are reported to witnesses while there are any.
     """
     plan = Plan(run, *arguments)
-    plan.arguments, plan._unwatched = call.arguments, (run, call, arguments)
+    plan.arguments, plan.parameters = call.arguments, call.target.parameters
+    plan._unwatched = run, call, arguments
     add_shortcut(plan)
     return plan
 

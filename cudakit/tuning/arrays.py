@@ -1,0 +1,119 @@
+"""Arrays of tuned launches: copies of what the kernel writes, poison before each run, comparison of results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cudakit.jit.launch.launch import accesses
+from cudakit.jit.specialise.specialise import BoundParameter
+from cudakit.memory.memory import to_device, to_host
+from cudakit.places import place_of
+
+#: Bytes of poison: NaN for floating-point numbers, a large negative number for integers.
+_NAN_BYTE, _BYTE = 0xFF, 0xA5
+
+
+class Difference(NamedTuple):
+    """The first element of an output that is not as expected."""
+
+    argument: str
+    position: tuple[int, ...]
+    expected: Any
+    result: Any
+    number: int
+
+    def __str__(self) -> str:
+        place = ", ".join(map(str, self.position))
+        others = f"; {self.number:,} elements differ" if self.number > 1 else ""
+        return f"{self.argument}[{place}]: expected {self.expected}, got {self.result}{others}"
+
+
+class Outputs:
+    """The arguments of a launch, with copies of the arrays that the kernel may write.
+
+    Parameters
+    ----------
+    stream : stream
+        Stream of all launches.
+    arguments : sequence
+        Arguments of the kernel, as in a call. They are never written.
+    parameters : sequence of BoundParameter
+        Parameters of a specialization.
+    """
+
+    def __init__(self, stream: Any, arguments: Sequence[Any], parameters: Sequence[BoundParameter]) -> None:
+        self._stream = stream
+        self._place = place_of(stream)
+        _, written = accesses(parameters, arguments)
+        numbers = [number for number, value in enumerate(arguments) if any(value is array for array in written)]
+        self.names = {number: parameters[number].name for number in numbers}
+        self.arguments = [*arguments]
+        with self._place.using(stream) as xp:
+            self._originals = {number: arguments[number] for number in numbers}
+            for number in numbers:
+                self.arguments[number] = xp.array(arguments[number], copy=True)
+
+    def restore(self) -> None:
+        """Write the original contents into the copies."""
+        with self._place.using(self._stream):
+            for number, original in self._originals.items():
+                self.arguments[number][...] = original
+
+    def poison(self) -> None:
+        """Write contents into the copies that no kernel would compute."""
+        with self._place.using(self._stream) as xp:
+            for number in self._originals:
+                array = self.arguments[number]
+                byte = _NAN_BYTE if array.dtype.kind in "fcV" else _BYTE
+                xp.ravel(array).view(xp.uint8)[...] = byte
+
+    def results(self) -> dict[int, np.ndarray]:
+        """Return host copies of the arrays that the kernel may write, by the number of the argument."""
+        return {number: np.array(to_host(self.arguments[number], self._stream)) for number in self._originals}
+
+    def on_device(self, array: Any) -> Any:
+        """Return a copy of a host array for the launches' place."""
+        return to_device(array, self._stream)
+
+
+def first_difference(
+    names: dict[int, str], expected: dict[int, np.ndarray], results: dict[int, np.ndarray], tolerance: float | None
+) -> Difference | None:
+    """Return the first element that is not as expected, by argument and position; None if all are."""
+    for number, reference in expected.items():
+        right = close(reference, results[number], tolerance)
+        if not right.all():
+            index = tuple(int(i) for i in np.unravel_index(int(np.argmin(right)), right.shape))
+            return Difference(names[number], index, reference[index], results[number][index], int((~right).sum()))
+    return None
+
+
+def close(expected: np.ndarray, result: np.ndarray, tolerance: float | None = None) -> np.ndarray:
+    """Return where two arrays agree: exactly, or for floating-point numbers within a tolerance.
+
+    The default tolerance is ε^⅔ of the dtype, relative to the expected element and to the root mean square of all:
+    results of sums depend on their order. NaN agrees with NaN.
+    """
+    if expected.dtype.kind not in "fcV" or expected.dtype.fields:
+        return np.asarray(expected == result)
+    wide = np.complex128 if expected.dtype.kind == "c" else np.float64
+    reference, obtained = expected.astype(wide), result.astype(wide)
+    if tolerance is None:
+        tolerance = _epsilon(expected.dtype) ** (2 / 3)
+    finite = np.abs(reference[np.isfinite(reference)])
+    scale = float(np.sqrt(np.mean(finite**2))) if finite.size else 0.0
+    with np.errstate(invalid="ignore"):
+        near = np.abs(obtained - reference) <= tolerance * (np.abs(reference) + scale)
+    return np.asarray(near | (reference == obtained) | (np.isnan(reference) & np.isnan(obtained)))
+
+
+def _epsilon(dtype: np.dtype) -> float:
+    """Return the distance from 1 to the next number of a dtype."""
+    if dtype.kind in "fc":
+        return float(np.finfo(dtype).eps)
+    import ml_dtypes  # NumPy does not know these
+
+    return float(ml_dtypes.finfo(dtype).eps)  # type: ignore[no-untyped-call]

@@ -1,0 +1,139 @@
+"""Objectives of a search: what of a launch is measured, and in which unit. Less is better."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from cudakit.emulator import face
+from cudakit.errors import ArgumentError, UnknownNameError, shortened
+from cudakit.places import DEVICES, place_of
+
+
+class Objective(Protocol):
+    """A quantity of a launch, measured several times.
+
+    Attributes
+    ----------
+    name : str
+        Name of the objective.
+    unit : str
+        Unit of its values.
+    repeats : bool
+        Whether values differ from run to run, so that the best candidates are measured again.
+    """
+
+    name: str
+    unit: str
+    repeats: bool
+
+    def measure(self, launch: Callable[[], None], stop_above: float) -> Sequence[float]:
+        """Return values of launches. Values above `stop_above` end the measurement early."""
+
+
+class Time:
+    """The time of a launch on a GPU, in microseconds, by events around each launch.
+
+    The L2 cache is flushed before each launch, or warm.
+    """
+
+    name, unit, repeats = "time", "µs", True
+    #: Launches of one measurement: at least, and at most.
+    LEAST, MOST = 5, 100
+    #: Microseconds of one measurement, after which it ends.
+    ENOUGH = 20_000.0
+
+    def __init__(self, stream: Any, l2: str = "flushed") -> None:
+        self._stream, self._place = stream, place_of(stream)
+        self._spent: list[Any] = []
+        self._flush: Callable[[], None] = lambda: None
+        if l2 == "flushed":
+            with self._place.using(stream) as xp:
+                size = 2 * int(xp.cuda.Device().attributes["L2CacheSize"])
+                block = xp.empty(size, xp.uint8)
+            self._flush = lambda: block.fill(0)
+
+    def measure(self, launch: Callable[[], None], stop_above: float) -> Sequence[float]:
+        """Return the times of at least five launches."""
+        with self._place.using(self._stream):
+            launch()
+            times: list[float] = []
+            while len(times) < self.MOST and (len(times) < self.LEAST or sum(times) < self.ENOUGH):
+                self._flush()
+                begun = self._mark()
+                launch()
+                ended = self._mark()
+                self._stream.sync()
+                times.append(1000 * self._place.elapsed_ms(begun, ended))
+                self._spent += [begun, ended]
+                if len(times) >= 3 and min(times) > stop_above:
+                    break
+        return times
+
+    def _mark(self) -> Any:
+        return self._place.mark(self._stream, self._spent.pop() if self._spent else None)
+
+
+#: Counters of the emulator that may be an objective, and how they are read of a report.
+COUNTERS: dict[str, Callable[[Any], float]] = {
+    "instructions": lambda report: report.instructions,
+    "sectors": lambda report: report.global_.sectors + report.local.sectors,
+    "bytes": lambda report: 32 * (report.global_.sectors + report.local.sectors),
+    "wavefronts": lambda report: report.shared.wavefronts,
+    "bank_conflicts": lambda report: report.shared.bank_conflicts,
+}
+
+
+class Counter:
+    """A counter of the emulator. Its values rank candidates; they are no times."""
+
+    repeats = False
+
+    def __init__(self, stream: Any, name: str) -> None:
+        self._stream, self.name, self.unit = stream, name, name
+        self._value = COUNTERS[name]
+
+    def measure(self, launch: Callable[[], None], stop_above: float) -> Sequence[float]:
+        """Return the count of one launch."""
+        with face.counters(self._stream) as report:
+            launch()
+        return [float(self._value(report))]
+
+
+def objective_of(objective: Any, stream: Any, l2: str = "flushed") -> Objective:
+    """Return an objective by name, for the place of a stream.
+
+    Raises
+    ------
+    UnknownNameError
+        There is no such objective at this place.
+    """
+    if not isinstance(objective, str):
+        if hasattr(objective, "measure"):
+            return objective  # type: ignore[no-any-return]
+        raise ArgumentError(f"objective is a name or has a method 'measure', got {shortened(objective)}")
+    on_gpu = place_of(stream) is DEVICES
+    if objective == "time" and on_gpu:
+        return Time(stream, l2)
+    if objective in COUNTERS and not on_gpu:
+        return Counter(stream, objective)
+    there = ["time"] if on_gpu else [*COUNTERS]
+    reason = (
+        "the emulator counts, and measures no time" if objective == "time" else f"a GPU has no objective {objective!r}"
+    )
+    if objective not in ("time", *COUNTERS):
+        reason = f"there is no objective {shortened(objective)}"
+    raise UnknownNameError(f"{reason}; pass objective= one of {', '.join(there)}")
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return the interval that holds the median with 95 %; below six values, all of them."""
+    ordered = np.sort(np.asarray(values, float))
+    count = len(ordered)
+    if count < 6:
+        return float(ordered[0]), float(ordered[-1])
+    reach = 0.98 * np.sqrt(count)
+    low, high = int(np.floor((count - 1) / 2 - reach)), int(np.ceil((count - 1) / 2 + reach))
+    return float(ordered[max(low, 0)]), float(ordered[min(high, count - 1)])

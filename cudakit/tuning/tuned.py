@@ -1,0 +1,146 @@
+"""Results of a search: a record for each candidate, and `Tuned`, the best of them as a kernel."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from cudakit.errors import ArgumentError
+from cudakit.tuning.space import Point
+from cudakit.types.shown import Part, Reported, Table
+
+#: What became of a candidate: it is right and was measured; its result is wrong; it needs more than the device has;
+#: it does not compile or its launch failed; it was measured a few times and is far from the best.
+State = Literal["right", "wrong", "invalid", "failed", "slow"]
+
+
+@dataclass
+class Candidate:
+    """A candidate that was tried.
+
+    Attributes
+    ----------
+    point : dict
+        Parameter → value.
+    state : {"right", "wrong", "invalid", "failed", "slow"}
+        What became of it.
+    value : float or None
+        Median of the objective; None if it was not measured.
+    low, high : float or None
+        Interval that holds the median with 95 %.
+    runs : int
+        Number of measured launches.
+    registers, spill_bytes, shared_bytes : int or None
+        Resources, as `Kernel.attributes` has them; None on the emulator.
+    occupancy : float or None
+        Resident threads divided by the maximum of a multiprocessor.
+    why : str
+        Why it was left: the error, or the element that is wrong.
+    """
+
+    point: Point
+    state: State
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    runs: int = 0
+    registers: int | None = None
+    spill_bytes: int | None = None
+    shared_bytes: int | None = None
+    occupancy: float | None = None
+    why: str = ""
+
+
+class Tuned(Reported):
+    """The result of `ck.tune`. It is called as the kernel is, without a configuration: ``tuned(stream, *arguments)``.
+
+    Attributes
+    ----------
+    best : dict
+        The fastest point whose results are right.
+    table : list of Candidate
+        All candidates that were tried, the best first.
+    objective, unit : str
+        What was measured, and its unit.
+    kernel : Kernel
+        The kernel of `best`.
+    config : Config or Cover
+        The configuration of `best`.
+    ended : str
+        Why the search ended: ``"exhausted"``, ``"budget"`` or ``"interrupted"``.
+    """
+
+    def __init__(
+        self, kernel: Any, config: Any, candidates: Iterable[Candidate], objective: str, unit: str, ended: str
+    ) -> None:
+        self.kernel, self.config = kernel, config
+        self.table = sorted(candidates, key=_rank)
+        self.objective, self.unit, self.ended = objective, unit, ended
+        self.best: Point = self.table[0].point
+
+    def __call__(self, stream: Any, *arguments: Any) -> None:
+        self.kernel(stream, self.config, *arguments)
+
+    def __repr__(self) -> str:
+        first = self.table[0]
+        return f"<Tuned {self.kernel.name}: {first.value:,.4g} {self.unit} at {_shown(self.best)}>"
+
+    def _parts(self) -> Iterable[Part]:
+        right = [candidate for candidate in self.table if candidate.state == "right"]
+        yield f"{self.kernel.name}: {len(self.table)} candidates tried, {len(right)} right; ended: {self.ended}"
+        names = list(self.best)
+        heads = (*names, "state", f"{self.objective} in {self.unit}", "interval", "runs", "registers", "why")
+        rows = [
+            (
+                *(str(row.point[name]) for name in names),
+                row.state,
+                row.value,
+                "" if row.low is None else f"{row.low:,.4g} – {row.high:,.4g}",
+                row.runs or None,
+                row.registers,
+                row.why.partition("\n")[0],
+            )
+            for row in self.table
+        ]
+        yield Table(heads, rows, range(len(names)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as a dict for JSON."""
+        return {
+            "kernel": self.kernel.name,
+            "objective": self.objective,
+            "unit": self.unit,
+            "ended": self.ended,
+            "best": self.best,
+            "table": [dataclasses.asdict(candidate) for candidate in self.table],
+        }
+
+    def to_json(self) -> str:
+        """Return the result as JSON."""
+        return json.dumps(self.to_dict(), default=str)
+
+    def save(self, path: str | Path) -> None:
+        """Write the result to a file as JSON."""
+        Path(path).write_text(self.to_json(), encoding="utf-8")
+
+
+def none_right(kernel: Any, candidates: Iterable[Candidate]) -> ArgumentError:
+    """Return the error of a search without a right candidate: each reason with the number of its candidates."""
+    reasons: dict[str, list[Point]] = {}
+    for candidate in candidates:
+        reasons.setdefault(f"{candidate.state}: {candidate.why}", []).append(candidate.point)
+    lines = [f"  {len(points)} × {reason} (as {_shown(points[0])})" for reason, points in reasons.items()]
+    return ArgumentError(f"{kernel.name}: no candidate of the space is right\n" + "\n".join(lines))
+
+
+def _shown(point: Point) -> str:
+    return ", ".join(f"{name}={value}" for name, value in point.items())
+
+
+def _rank(candidate: Candidate) -> tuple[int, float]:
+    order = ("right", "slow", "wrong", "invalid", "failed").index(candidate.state)
+    return order, candidate.value if candidate.value is not None else float("inf")

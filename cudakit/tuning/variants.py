@@ -1,0 +1,101 @@
+"""Variants of a kernel: the template arguments, compile options, macros and launch shape of a point."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from cudakit.errors import ArgumentError
+from cudakit.jit.load.config import Config, Cover, as_config, config
+from cudakit.jit.specialise.options import CompileOptions
+from cudakit.tuning.space import Point, Space
+
+#: Parameters of `ck.config` that a space may vary when no `config` is passed.
+SHAPES = ("grid", "block", "shared_bytes", "cluster", "cooperative")
+_OPTIONS = frozenset(field.name for field in dataclasses.fields(CompileOptions))
+#: A configuration, or a function of parameters of the space that returns one.
+Configured: TypeAlias = Config | Cover | Callable[..., Any] | None
+
+
+class Variants:
+    """The variants of a kernel in a space: for each point a kernel and a launch configuration.
+
+    A parameter of the space is, by its name, a template parameter of the kernel, a field of `CompileOptions`, a
+    parameter of `ck.config`, or a macro that the source uses. A parameter that only `config` takes is allowed.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Kernel whose variants are tried.
+    space : Space
+        Space of the variants.
+    config : Config, Cover, LaunchConfig or callable, optional
+        Launch configuration, or a function of parameters of the space. Default: the space has ``grid`` and ``block``.
+
+    Raises
+    ------
+    ArgumentError
+        A parameter of the space has no meaning for the kernel, or there is no configuration.
+    """
+
+    def __init__(self, kernel: Any, space: Space, config: Configured = None) -> None:
+        self._kernel = kernel
+        self._config = config
+        of_config = _names_of_config(config)
+        of_templates = [parameter.name for parameter in kernel.signature.template_parameters]
+        self.template = tuple(name for name in space.names if name in of_templates)
+        self.options = tuple(name for name in space.names if name in _OPTIONS)
+        self.shapes = tuple(name for name in space.names if name in SHAPES and config is None)
+        others = [name for name in space.names if name not in {*self.template, *self.options, *self.shapes}]
+        words = frozenset(re.findall(r"[A-Za-z_]\w*", kernel.source.text or ""))
+        self.macros = tuple(name for name in others if name in words)
+        self._of_config = [name for name in space.names if name in of_config or of_config == {"**"}]
+        if unused := [name for name in others if name not in words and name not in self._of_config]:
+            raise ArgumentError(
+                f"{unused[0]!r} of the space changes nothing of {kernel.name}: it is no template parameter "
+                f"({', '.join(of_templates) or 'the kernel has none'}), no compile option, no macro of the source, and "
+                "`config` does not take it"
+            )
+        if config is None and "grid" not in self.shapes:
+            raise ArgumentError(
+                "there is no launch configuration: pass config=ck.cover(n), a function of the space's parameters, or "
+                "'grid' and 'block' in the space"
+            )
+
+    def kernel(self, point: Point) -> Any:
+        """Return the kernel of a point."""
+        kernel = self._kernel
+        changes = {name: point[name] for name in self.options}
+        if self.macros:
+            changes["defines"] = {**_as_dict(kernel.options.defines), **{name: point[name] for name in self.macros}}
+        if changes:
+            kernel = kernel.with_options(**changes)
+        if self.template:
+            kernel = kernel[tuple(slice(name, point[name]) for name in self.template)]
+        return kernel
+
+    def config(self, point: Point) -> Config | Cover:
+        """Return the launch configuration of a point."""
+        if self._config is None:
+            return config(**{name: point[name] for name in self.shapes})
+        if callable(self._config) and not isinstance(self._config, Config | Cover):
+            return as_config(self._config(**{name: point[name] for name in self._of_config}))
+        return as_config(self._config)
+
+
+def _names_of_config(config: Configured) -> frozenset[str]:
+    """Return the parameters of a configuration's function; ``{"**"}`` for all of the space's."""
+    if config is None or isinstance(config, Config | Cover) or not callable(config):
+        return frozenset()
+    parameters = inspect.signature(config).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return frozenset({"**"})
+    return frozenset(parameters)
+
+
+def _as_dict(defines: Any) -> Mapping[str, Any]:
+    """Return macros as a dict; `CompileOptions` keeps them as pairs."""
+    return dict(defines)

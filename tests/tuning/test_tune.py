@@ -1,0 +1,84 @@
+"""ck.tune: variants of a kernel, right results first, and the table of candidates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cudakit as ck
+
+SCALE = ck.Kernel(
+    """
+template <typename T, int ITEMS> __global__ void scale(const T* x, T* y, T by, int n) {
+    const int first = (blockIdx.x * blockDim.x + threadIdx.x) * ITEMS;
+    for (int i = first; i < first + ITEMS; i++)
+        if (i < n) y[i] = by * x[i];
+}"""
+)
+N = 1000
+SPACE = {"ITEMS": [1, 2, 4], "BLOCK": [32, 128, 2048]}
+
+
+def blocks(BLOCK: int, ITEMS: int) -> ck.Config:
+    return ck.config(-(-N // (BLOCK * ITEMS)), BLOCK)
+
+
+def arguments(stream: Any) -> tuple[Any, ...]:
+    x = ck.to_device(np.arange(N, dtype=np.float32), stream)
+    return x, ck.to_device(np.full(N, 5, np.float32), stream), 2.0, N
+
+
+@pytest.mark.emulator
+def test_the_least_counter_wins_and_arguments_stay() -> None:
+    stream = ck.emulator.stream()
+    x, y, *numbers = arguments(stream)
+    tuned = ck.tune(
+        SCALE, (x, y, *numbers), SPACE, config=blocks, stream=stream, objective="sectors", strategy="exhaustive"
+    )
+    assert tuned.best["ITEMS"] == 1
+    assert tuned.table[0].value == 2 * N * 4 / 32
+    states = [(row.point["BLOCK"], row.state) for row in tuned.table]
+    assert {state for block, state in states if block == 2048} == {"invalid"}
+    assert np.all(ck.to_host(y, stream) == 5)
+    tuned(stream, x, y, *numbers)
+    stream.sync()
+    assert np.array_equal(ck.to_host(y, stream), 2 * np.arange(N, dtype=np.float32))
+
+
+@pytest.mark.emulator
+def test_a_candidate_with_a_wrong_element_loses_and_is_told() -> None:
+    wrong = ck.Kernel(
+        """
+template <int ITEMS> __global__ void fill(int* y, int n) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n && (ITEMS == 1 || i != 7)) y[i] = i;
+    for (int j = 0; ITEMS == 1 && j < 40; j++) __syncthreads();
+}"""
+    )
+    stream = ck.emulator.stream()
+    tuned = ck.tune(
+        wrong, (ck.to_device(np.zeros(64, np.int32), stream), 64), {"ITEMS": [1, 2]}, config=ck.config(2, 32),
+        stream=stream, objective="instructions", strategy="exhaustive",
+    )  # fmt: skip
+    assert tuned.best == {"ITEMS": 1}
+    assert tuned.table[1].state == "wrong"
+    assert "y[7]: expected 7, got 0" in tuned.table[1].why
+
+
+@pytest.mark.emulator
+def test_what_cannot_be_tuned_is_told() -> None:
+    stream = ck.emulator.stream()
+    common = {"stream": stream, "objective": "sectors"}
+    with pytest.raises(ck.ArgumentError, match="'WIDTH' of the space changes nothing of scale"):
+        ck.tune(SCALE, arguments(stream), {"WIDTH": [1]}, config=ck.config(1, 32), **common)
+    with pytest.raises(ck.ArgumentError, match="there is no launch configuration"):
+        ck.tune(SCALE, arguments(stream), {"ITEMS": [1]}, **common)
+    with pytest.raises(ck.ArgumentError, match=r"no candidate of the space is right\n.*1 × invalid.*block.x is 4096"):
+        ck.tune(SCALE, arguments(stream), {"ITEMS": [1]}, config=ck.config(1, 4096), **common)
+    with pytest.raises(ck.UnknownNameError, match=r"the emulator counts, and measures no time; pass objective= one of"):
+        ck.tune(SCALE, arguments(stream), {"ITEMS": [1]}, config=ck.config(1, 32), stream=stream)
+    silent = ck.Kernel("template <int N> __global__ void read(const float* x) { if (x[0] == N) __trap(); }")
+    with pytest.raises(ck.ArgumentError, match="writes no array"):
+        ck.tune(silent, arguments(stream)[:1], {"N": [1]}, config=ck.config(1, 1), **common)
