@@ -121,6 +121,19 @@ class Calls:
         )
         return specialization, book
 
+    def of_call(self, stream: Any, args: tuple[Any, ...]) -> Specialization:
+        """Return the specialization that a call with these arguments launches. Nothing is compiled."""
+        if self.signature.overloads:
+            return choose(
+                self.signature.overloads, lambda overload: self.overload(overload).of_call(stream, args), len(args)
+            )
+        args = code_place.with_defaults(self.signature, self.defaults, args)
+        place = place_of(stream).code(stream)
+        described = code_place.describe_call(self.signature, args, self.book, place.describe)
+        evidence = tuple(argument.evidence for argument in described)
+        with place.entered():
+            return place.adapted(self.specialized(evidence, self.arch or place.arch, place.target)[0])
+
     def load(self, evidence: tuple[Evidence, ...], place: code_place.CodePlace) -> code_place.Ready:
         """Return the specialization for arguments of these types, loaded at a place and ready to launch."""
         place.check_arch(self.signature.name, self.arch)

@@ -499,6 +499,11 @@ class Kernel(functools.partial[None]):
         return place.default_code(chosen).adapted(result) if emulated and not (target and result.is_tile) else result
 
     @raised_from_call
+    def specialization_of(self, stream: Any, *arguments: Any) -> Specialization:
+        """Return the specialization that a call with these arguments launches. Nothing is compiled."""
+        return self._calls.of_call(stream, arguments)
+
+    @raised_from_call
     def compile(self, *types: Any, arch: str | None = None, target: Target | None = None) -> Compiled:
         """Return compiled code, from the cache or from the compiler; this needs no GPU.
 

@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 
 from cudakit.errors import ArgumentError, CompileError, CudakitError, LaunchError, TemplateError
+from cudakit.jit.specialise.specialise import Specialization
 from cudakit.places import DEVICES, place_of
 from cudakit.places import stream as default_stream
 from cudakit.tuning.arrays import Difference, Outputs, first_difference
+from cudakit.tuning.compiling import Ahead
 from cudakit.tuning.objectives import Objective, interval, objective_of
 from cudakit.tuning.search import Strategy, strategy_of
 from cudakit.tuning.space import Point, Restriction, Space
@@ -44,6 +46,7 @@ def tune(
     seed: int = 0,
     tolerance: float | None = None,
     l2: str = "flushed",
+    workers: int | None = None,
 ) -> Tuned:
     """Find the fastest right variant of a kernel in a space.
 
@@ -78,6 +81,8 @@ def tune(
         Relative error that is right for floating-point outputs. Default: ε^⅔ of the dtype.
     l2 : {"flushed", "warm"}
         State of the L2 cache before a timed launch.
+    workers : int, optional
+        Number of processes that compile ahead; 0 compiles when needed. Default: one for each core, at most eight.
 
     Returns
     -------
@@ -93,7 +98,9 @@ def tune(
     stream = default_stream() if stream is None else stream
     search = _Search(kernel, arguments, Variants(kernel, points, config), stream, check, tolerance)
     search.objective = objective_of(objective, stream, l2)
-    ended = _run(search, strategy_of(strategy, points, seed), budget)
+    chosen = strategy_of(strategy, points, seed)
+    with Ahead(search.specialization, len(chosen.rows), workers) as ahead:
+        ended = _run(search, chosen, ahead, budget)
     right = [candidate for candidate in search.candidates if candidate.state == "right"]
     if not right:
         raise none_right(kernel, search.candidates)
@@ -110,7 +117,7 @@ def tune(
     )
 
 
-def _run(search: _Search, strategy: Strategy, budget: int | timedelta | None) -> str:
+def _run(search: _Search, strategy: Strategy, ahead: Ahead, budget: int | timedelta | None) -> str:
     """Evaluate points until the strategy has none, or the budget is used. Return why it ended."""
     begun = time.monotonic()
     while True:
@@ -122,8 +129,9 @@ def _run(search: _Search, strategy: Strategy, budget: int | timedelta | None) ->
             points = strategy.ask()
             if not points:
                 return "exhausted"
+            ahead.want([*points, *strategy.likely(ahead.reach)])
             for point in points:
-                candidate = search.evaluate(point)
+                candidate = search.evaluate(point, ahead)
                 strategy.tell(point, candidate.value if candidate.state in ("right", "slow") else None)
         except KeyboardInterrupt:
             return "interrupted"
@@ -152,11 +160,17 @@ class _Search:
         self._on_gpu = place_of(stream) is DEVICES
         self.fastest = float("inf")
 
-    def evaluate(self, point: Point) -> Candidate:
+    def specialization(self, point: Point) -> Specialization:
+        """Return the specialization of a point."""
+        result: Specialization = self.variants.kernel(point).specialization_of(self.stream, *self._arguments)
+        return result
+
+    def evaluate(self, point: Point, ahead: Ahead) -> Candidate:
         """Compile, launch, check and measure a point."""
         candidate = Candidate(point, "failed")
         self.candidates.append(candidate)
         try:
+            ahead.wait(point)
             plan = self._plan(point, candidate)
             if (difference := self._difference(plan)) is not None:
                 candidate.state, candidate.why = "wrong", str(difference)

@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 
 import cudakit as ck
+from cudakit.jit.cache.cache import cache_at
+from cudakit.jit.cache.prewarm import Workers
+from cudakit.jit.cache.stages import first_request
 
 SCALE = ck.Kernel(
     """
@@ -82,3 +85,29 @@ def test_what_cannot_be_tuned_is_told() -> None:
     silent = ck.Kernel("template <int N> __global__ void read(const float* x) { if (x[0] == N) __trap(); }")
     with pytest.raises(ck.ArgumentError, match="writes no array"):
         ck.tune(silent, arguments(stream)[:1], {"N": [1]}, config=ck.config(1, 1), **common)
+
+
+@pytest.mark.emulator
+def test_workers_compile_each_point_once_and_before_it_is_wanted(tmp_path: Any) -> None:
+    kernel = SCALE.with_options(cache=tmp_path)
+    stream = ck.emulator.stream()
+    cache = cache_at(tmp_path)
+    misses = cache.info().misses
+    tuned = ck.tune(kernel, arguments(stream), SPACE, config=blocks, stream=stream, objective="sectors", workers=2)
+    assert tuned.best["ITEMS"] == 1
+    assert cache.info().misses == misses
+    assert len(cache.entries()) == 3
+
+
+@pytest.mark.emulator
+def test_a_killed_worker_costs_its_compile_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    kernel = SCALE.with_options(cache=tmp_path)
+    requests = [first_request(kernel[np.float32, n].specialization(arch="sm_90")) for n in (1, 2, 3)]
+    with Workers(1) as workers:
+        (ready,) = workers.want(requests[:1])
+        ready.result(60)
+        workers.processes[0].process.kill()
+        died, lives = workers.want(requests[1:])
+        with pytest.raises(ck.CompileError, match=r"the worker compiling .* died"):
+            died.result(60)
+        lives.result(60)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import subprocess
 import sys
 import threading
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from cudakit.errors import CompileError
 from cudakit.jit.cache.cache import Cache, cache_at, report
@@ -52,25 +53,9 @@ def compile_all(specializations: Iterable[Specialization], workers: int | None =
             except CompileError as error:
                 failures.append(error)
     else:
-        local = threading.local()
-        started: list[_Worker] = []
-
-        def run(request: Request) -> None:
-            if not hasattr(local, "worker"):
-                local.worker = _Worker()
-                started.append(local.worker)
-            result = local.worker.compile(request)
-            if isinstance(result, Compiled):
-                _cache_of(request).put(request, result)
-                report("INFO", request, "compiled in another process: %s, %d bytes", result.target, len(result.code))
-            else:
-                failures.append(result)
-
-        with noticed(f"{len(missing)} kernels in {count} processes"), ThreadPoolExecutor(count) as pool:
-            finished = list(pool.map(run, missing, timeout=None))
-        del finished
-        for worker in started:
-            worker.close()
+        with noticed(f"{len(missing)} kernels in {count} processes"), Workers(count) as pool:
+            results = [job.exception() for job in pool.want(missing)]
+        failures = [error for error in results if error is not None]
     if failures:
         raise failures[0]
     for specialization in texts:
@@ -78,10 +63,92 @@ def compile_all(specializations: Iterable[Specialization], workers: int | None =
             compiled_of(specialization)
     tiles = [specialization for specialization in texts if specialization.is_tile and specialization.target == "cubin"]
     if tiles:  # their assembler is a process of its own
-        with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
-            jobs = [pool.submit(compiled_of, tile) for tile in tiles]
+        with ThreadPoolExecutor(workers or os.cpu_count() or 1) as executor:
+            jobs = [executor.submit(compiled_of, tile) for tile in tiles]
         for job in jobs:
             job.result()
+
+
+class Workers:
+    """Worker processes that compile requests into the cache, in the order in which they are wanted.
+
+    Attributes
+    ----------
+    count : int
+        Number of processes. Each starts when there is work for it.
+    processes : list
+        Workers that have started.
+
+    Examples
+    --------
+    >>> with Workers(4) as pool:
+    ...     first, *others = pool.want(requests)
+    ...     first.result()  # None, or raises what the compiler raised
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.processes: list[_Worker] = []
+        self._threads: list[threading.Thread] = []
+        self._change = threading.Condition()
+        self._open: dict[tuple[str, Cache], Request] = {}
+        self._jobs: dict[tuple[str, Cache], Future[None]] = {}
+        self._is_closed = False
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def want(self, requests: Iterable[Request]) -> list[Future[None]]:
+        """Compile these requests next, in this order. Earlier ones that have not begun and are not among them go.
+
+        Returns
+        -------
+        list of Future
+            The end of each compile. A request that was wanted before has the same future.
+        """
+        rows = [((request.key, _cache_of(request)), request) for request in requests]
+        with self._change:
+            for key in [key for key in self._open if key not in dict(rows)]:
+                self._jobs.pop(key).cancel()
+            fresh = {key: request for key, request in rows if key not in self._jobs or key in self._open}
+            self._jobs.update((key, Future()) for key in fresh if key not in self._jobs)
+            self._open = fresh
+            for _ in range(min(self.count - len(self._threads), len(fresh))):
+                self._threads.append(threading.Thread(target=self._serve, daemon=True))
+                self._threads[-1].start()
+            self._change.notify_all()
+            return [self._jobs[key] for key, _ in rows]
+
+    def close(self) -> None:
+        """Drop what has not begun, wait for the rest, and end the processes."""
+        self.want(())
+        with self._change:
+            self._is_closed = True
+            self._change.notify_all()
+        for thread in self._threads:
+            thread.join()
+
+    def _serve(self) -> None:
+        worker = _Worker()
+        self.processes.append(worker)
+        while True:
+            with self._change:
+                self._change.wait_for(lambda: self._open or self._is_closed)
+                if not self._open:
+                    break
+                key = next(iter(self._open))
+                request, job = self._open.pop(key), self._jobs[key]
+            job.set_running_or_notify_cancel()
+            try:
+                if _cache_of(request).peek(request) is None:
+                    _cache_of(request).put(request, worker.compile(request))
+                job.set_result(None)
+            except BaseException as error:  # whoever waits for the job raises it
+                job.set_exception(error)
+        worker.close()
 
 
 def _cache_of(request: Request) -> Cache:
@@ -92,29 +159,44 @@ class _Worker:
     """A Python process that compiles specializations; a plain child process, so that the main module needs no guard."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(
+        self._start()
+
+    def _start(self) -> None:
+        self.process = subprocess.Popen(
             command(__file__),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment(),
         )
 
-    def compile(self, request: Request) -> Compiled | BaseException:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
+    def compile(self, request: Request) -> Compiled:
+        """Return the code of a request, and set its closure.
+
+        Raises
+        ------
+        CompileError
+        """
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
         try:
-            pickle.dump(request.specialization, self._process.stdin)
-            self._process.stdin.flush()
+            pickle.dump(request.specialization, self.process.stdin)
+            self.process.stdin.flush()
             result: Compiled | BaseException
-            result, request.closure, request.unstorable = pickle.load(self._process.stdout)
+            result, request.closure, request.unstorable = pickle.load(self.process.stdout)
         except (EOFError, BrokenPipeError, pickle.UnpicklingError):
-            code = self._process.poll()
-            name = request.specialization.name_expression
-            return CompileError(f"the worker compiling {name} died (exit status {code})")
+            code, name = self.process.wait(), request.specialization.name_expression
+            for stream in (self.process.stdin, self.process.stdout):
+                with contextlib.suppress(BrokenPipeError):
+                    stream.close()
+            self._start()
+            raise CompileError(f"the worker compiling {name} died (exit status {code})") from None
+        if isinstance(result, BaseException):
+            raise result
+        report("INFO", request, "compiled in another process: %s, %d bytes", result.target, len(result.code))
         return result
 
     def close(self) -> None:
-        self._process.communicate()
+        self.process.communicate()
 
 
 def serve() -> None:

@@ -1,0 +1,94 @@
+"""Compiling ahead of a search: worker processes compile the points that will be wanted next."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from typing import Any
+
+from cudakit.jit.cache.cache import cache_at
+from cudakit.jit.cache.prewarm import Workers
+from cudakit.jit.cache.stages import first_request
+from cudakit.jit.specialise.specialise import Specialization
+from cudakit.tuning.space import Point
+
+#: Most worker processes that a search starts by itself.
+_MOST_WORKERS = 8
+#: Below this many points to compile, workers would not be worth their start.
+_WORTH = 4
+
+
+class Ahead:
+    """Compiles of a search, begun before their points are asked for.
+
+    Parameters
+    ----------
+    specialization : callable
+        Returns the specialization of a point.
+    points : int
+        Number of points that the search may ask for.
+    workers : int, optional
+        Number of worker processes; 0 compiles when a point is asked for. Default: one for each core, at most eight.
+
+    Attributes
+    ----------
+    waited_s : float
+        Time that the search has waited for compiles, in seconds.
+    """
+
+    def __init__(
+        self, specialization: Callable[[Point], Specialization], points: int, workers: int | None = None
+    ) -> None:
+        if workers is None:
+            workers = min(os.cpu_count() or 1, _MOST_WORKERS) if points >= _WORTH else 0
+        self._specialization = specialization
+        self._workers = Workers(workers)
+        self._jobs: dict[Any, Future[None]] = {}
+        self.waited_s = 0.0
+
+    def __enter__(self) -> Ahead:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._workers.close()
+
+    @property
+    def reach(self) -> int:
+        """The number of points that are worth compiling ahead."""
+        return 2 * self._workers.count
+
+    def want(self, points: Iterable[Point]) -> None:
+        """Compile the points of these that are in no cache, in this order, before any others."""
+        if not self._workers.count:
+            return
+        requests = {}
+        for point in points:
+            try:
+                request = first_request(self._specialization(point))
+            except Exception:  # the launch of the point says what is wrong with it
+                continue
+            if cache_at(request.specialization.options.cache).peek(request) is None:
+                requests[_key(point)] = request
+        self._jobs.update(zip(requests, self._workers.want(requests.values()), strict=True))
+
+    def wait(self, point: Point) -> None:
+        """Wait until a point is compiled, if it is being compiled.
+
+        Raises
+        ------
+        CompileError
+            The point does not compile.
+        """
+        job = self._jobs.pop(_key(point), None)
+        if job is not None and not job.cancelled():
+            begun = time.perf_counter()
+            try:
+                job.result()
+            finally:
+                self.waited_s += time.perf_counter() - begun
+
+
+def _key(point: Point) -> tuple[Any, ...]:
+    return tuple((name, repr(value)) for name, value in point.items())
