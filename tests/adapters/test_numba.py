@@ -171,7 +171,7 @@ def test_memory_of_the_driver(driver: numba_driver.Driver) -> None:
 def test_device_and_context_of_the_driver(driver: numba_driver.Driver) -> None:
     attribute = SimpleNamespace(name="CU_DEVICE_ATTRIBUTE_WARP_SIZE")
     assert driver.cuDeviceGetAttribute(attribute, 0) == 32
-    assert driver.cuDeviceGetAttribute(SimpleNamespace(name="CU_DEVICE_ATTRIBUTE_PCI_BUS_ID"), 0) == 0
+    assert driver.cuDeviceGetAttribute(SimpleNamespace(name="CU_DEVICE_ATTRIBUTE_TCC_DRIVER"), 0) == 0
     limits = ck.device_limits(ck.emulator.stream())
     for axis, most in zip("XYZ", limits.block, strict=True):
         assert emulated_device.attributes()[f"max_block_dim_{axis.lower()}"] == most
