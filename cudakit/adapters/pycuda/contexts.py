@@ -15,6 +15,11 @@ from cudakit.memory.accounting import set_kernel_limit
 from cudakit.places import device_limits
 from cudakit.streams import devices
 
+__all__ = [
+    "Context", "Device", "get_driver_version", "get_version", "init", "mem_get_info", "start_profiler",
+    "stop_profiler",
+]  # fmt: skip
+
 
 class _Stack(threading.local):
     """The contexts of a thread, the current one last."""

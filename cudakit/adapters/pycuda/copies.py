@@ -10,9 +10,17 @@ from cudakit.adapters.pycuda.allocations import DeviceAllocation, address_of, al
 from cudakit.adapters.pycuda.errors import translated
 from cudakit.adapters.pycuda.streams import default_stream, finish_all, stream_of
 from cudakit.errors import ArgumentError, shortened
-from cudakit.memory.memory import copy, to_device, to_host
+from cudakit.memory import memory
 from cudakit.places import using
 from cudakit.streams import devices
+
+__all__ = [
+    "from_device", "from_device_like", "mem_alloc_like", "mem_alloc_pitch", "mem_get_address_range", "memcpy_dtod",
+    "memcpy_dtod_async", "memcpy_dtoh", "memcpy_dtoh_async", "memcpy_htod", "memcpy_htod_async", "memcpy_peer",
+    "memcpy_peer_async", "memset_d16", "memset_d16_async", "memset_d2d16", "memset_d2d16_async", "memset_d2d32",
+    "memset_d2d32_async", "memset_d2d8", "memset_d2d8_async", "memset_d32", "memset_d32_async", "memset_d8",
+    "memset_d8_async", "to_device",
+]  # fmt: skip
 
 
 def bytes_of(name: str, host: Any, writeable: bool = False) -> np.ndarray:
@@ -61,7 +69,7 @@ def memcpy_htod_async(dest: Any, src: Any, stream: Any = None) -> None:
     host = bytes_of("memcpy_htod", src)
     if host.size:
         with translated():
-            to_device(host, stream_of(stream), out=array_at(dest, host.size, np.uint8))
+            memory.to_device(host, stream_of(stream), out=array_at(dest, host.size, np.uint8))
 
 
 def memcpy_dtoh(dest: Any, src: Any) -> None:
@@ -79,7 +87,7 @@ def _to_host(dest: Any, src: Any, stream: Any, wait: bool) -> None:
     host = bytes_of("memcpy_dtoh", dest, True)
     if host.size:
         with translated():
-            to_host(array_at(src, host.size, np.uint8), stream_of(stream), out=host, wait=wait)
+            memory.to_host(array_at(src, host.size, np.uint8), stream_of(stream), out=host, wait=wait)
 
 
 def memcpy_dtod(dest: Any, src: Any, size: int) -> None:
@@ -90,7 +98,7 @@ def memcpy_dtod(dest: Any, src: Any, size: int) -> None:
 def memcpy_dtod_async(dest: Any, src: Any, size: int, stream: Any = None) -> None:
     """Enqueue the copy of device memory to device memory."""
     with translated():
-        copy(array_at(dest, size, np.uint8), array_at(src, size, np.uint8), stream_of(stream))
+        memory.copy(array_at(dest, size, np.uint8), array_at(src, size, np.uint8), stream_of(stream))
 
 
 def memcpy_peer(dest: Any, src: Any, size: int, dest_context: Any = None, src_context: Any = None) -> None:
@@ -195,7 +203,7 @@ def mem_get_address_range(devptr: Any) -> tuple[int, int]:
     return allocation.address, allocation.size
 
 
-def to_device_memory(bf_obj: Any) -> DeviceAllocation:
+def to_device(bf_obj: Any) -> DeviceAllocation:
     """Return device memory with a copy of a host array or buffer."""
     data = memoryview(bf_obj).tobytes()
     result = mem_alloc(len(data))

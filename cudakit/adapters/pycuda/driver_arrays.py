@@ -16,6 +16,12 @@ from cudakit.memory.memory import copy, empty, to_device, to_host
 from cudakit.memory.textures import surface
 from cudakit.places import using
 
+__all__ = [
+    "Array", "ArrayDescriptor", "ArrayDescriptor3D", "Memcpy2D", "Memcpy3D", "Memcpy3DPeer",
+    "dtype_to_array_format", "gpuarray_to_array", "make_multichannel_2d_array", "matrix_to_array", "memcpy_atoa",
+    "memcpy_atod", "memcpy_atoh", "memcpy_dtoa", "memcpy_htoa", "np_to_array", "py_memcpy_atoh", "py_memcpy_htoa",
+]  # fmt: skip
+
 DTYPES = {
     "UNSIGNED_INT8": "u1", "UNSIGNED_INT16": "u2", "UNSIGNED_INT32": "u4", "SIGNED_INT8": "i1", "SIGNED_INT16": "i2",
     "SIGNED_INT32": "i4", "HALF": "f2", "FLOAT": "f4",
@@ -417,3 +423,8 @@ def np_to_array(nparray: np.ndarray, order: str, allowSurfaceBind: bool = False)
 def gpuarray_to_array(gpuarray: Any, order: str, allowSurfaceBind: bool = False) -> Array:
     """Return an array with a copy of a GPUArray's memory, of two or three dimensions."""
     return _to_array(gpuarray, order, allowSurfaceBind, None, gpuarray)
+
+
+#: Other names of PyCUDA's for the same.
+py_memcpy_htoa = memcpy_htoa
+py_memcpy_atoh = memcpy_atoh

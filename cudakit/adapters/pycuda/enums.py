@@ -8,6 +8,14 @@ from typing import Any
 
 from cuda.bindings import driver
 
+__all__ = [
+    "TRSA_OVERRIDE_FORMAT", "TRSF_NORMALIZED_COORDINATES", "TRSF_READ_AS_INTEGER", "TR_DEFAULT", "address_mode",
+    "array3d_flags", "array_cubemap_face", "array_format", "compute_mode", "ctx_flags", "device_attribute",
+    "event_flags", "filter_mode", "func_cache", "function_attribute", "graphics_register_flags", "host_alloc_flags",
+    "ipc_mem_flags", "jit_fallback", "jit_input_type", "jit_option", "jit_target", "limit", "mem_attach_flags",
+    "mem_host_register_flags", "memory_type", "pointer_attribute", "profiler_output_mode", "shared_config",
+]  # fmt: skip
+
 
 class _Member(enum.IntEnum):
     """A member, shown by its name; ``|`` of two is an int."""

@@ -20,6 +20,13 @@ from cudakit.memory.memory import empty, host_view, register
 from cudakit.streams import devices
 from cudakit.types.checked import dtype_of
 
+__all__ = [
+    "AlignedHostAllocation", "HostAllocation", "HostPointer", "ManagedAllocation", "ManagedAllocationOrStub",
+    "PagelockedHostAllocation", "RegisteredHostMemory", "aligned_empty", "aligned_empty_like", "aligned_zeros",
+    "aligned_zeros_like", "managed_empty", "managed_empty_like", "managed_zeros", "managed_zeros_like",
+    "pagelocked_empty", "pagelocked_empty_like", "pagelocked_zeros", "pagelocked_zeros_like", "register_host_memory",
+]  # fmt: skip
+
 
 class HostPointer(DeviceAllocation):
     """Host memory that kernels reach by its address: the ``base`` of an array.
@@ -221,3 +228,7 @@ pagelocked_zeros, pagelocked_empty_like, pagelocked_zeros_like = _kin(
 )
 aligned_zeros, aligned_empty_like, aligned_zeros_like = _kin("aligned", aligned_empty, "an aligned host")
 managed_zeros, managed_empty_like, managed_zeros_like = _kin("managed", managed_empty, "a managed")
+
+#: Other names of PyCUDA's for the same.
+HostAllocation = PagelockedHostAllocation
+ManagedAllocationOrStub = ManagedAllocation
