@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cudakit.emulator.face import EmulatorPlace
+from cudakit.kernel.kernel import Kernel
 
 NAME = "cudakit's emulator"
 TOTAL_BYTES = 80 << 30
@@ -62,3 +63,19 @@ def numbers() -> dict[str, int]:
 def attributes() -> dict[str, int]:
     """Return the attributes of the device by the driver's names in lower case, flags as 1. Others are 0."""
     return numbers() | dict.fromkeys(FLAGS, 1)
+
+
+def resources_of(kernel: Kernel) -> dict[str, int]:
+    """Return the resources of a kernel's machine code, by the driver's names of attributes in lower case."""
+    limits, variables = EmulatorPlace().limits(), kernel.module.globals
+    used = kernel.explain(arch=limits.arch)
+    major, minor = limits.compute_capability
+    # A warp takes a multiple of 256 registers.
+    warps = _NUMBERS["max_registers_per_block"] // max(256, -(-used.registers * 32 // 256) * 256)
+    return {
+        "num_regs": used.registers, "local_size_bytes": used.spill_bytes, "shared_size_bytes": used.shared_bytes,
+        "const_size_bytes": sum(variables.address(name)[1] for name in variables if variables.is_constant(name)),
+        "max_threads_per_block": min(limits.threads_per_block, warps * 32), "ptx_version": 10 * major + minor,
+        "binary_version": 10 * major + minor, "cache_mode_ca": 0, "preferred_shared_memory_carveout": -1,
+        "max_dynamic_shared_size_bytes": _NUMBERS["max_shared_memory_per_block"] - used.shared_bytes,
+    }  # fmt: skip

@@ -28,7 +28,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cudakit.adapters import numba_kernels
-from cudakit.adapters.emulated_device import NAME, TOTAL_BYTES, attributes
+from cudakit.adapters.emulated_device import NAME, TOTAL_BYTES, attributes, resources_of
 from cudakit.adapters.pycuda.allocations import DeviceAllocation, memory
 from cudakit.emulator.face import DeviceArray, EmulatorPlace, as_device, order, room
 from cudakit.errors import ArgumentError, EmulationError, LaunchError
@@ -36,12 +36,6 @@ from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
 from cudakit.memory.memory import empty
 
-#: Constant variable of PTX: bits of an element, and number of elements.
-_CONSTANT = re.compile(
-    r"^\s*(?:\.visible\s+)?\.const\s+(?:\.align\s+\d+\s+)?\.[a-z](\d+)\s+[\w$]+(?:\[(\d+)\])?", re.MULTILINE
-)
-#: Bytes of a block's shared memory that machine code for sm_90 has for the system.
-_RESERVED_BYTES = 1024
 #: Functions that do nothing, as all work is done, or as there is one device with one context.
 _NOTHING = (
     "cuInit", "cuCtxEnablePeerAccess", "cuDevicePrimaryCtxRelease", "cuDevicePrimaryCtxReset",
@@ -330,18 +324,17 @@ class Function:
     def __init__(self, library: Any, name: str, signature: str) -> None:
         text = library.get_asm_str(cc=EmulatorPlace().limits().compute_capability)
         links = [_linked(item) for item in vars(library)["_linking_files"]]
-        self.name, self.handle, self._text = name, 0, text
+        self.name, self.handle = name, 0
         self.kernel: Any = numba_kernels.from_ptx(text, signature, links)
 
     @functools.cached_property
     def attrs(self) -> Any:
         """Resources of the kernel's machine code, as Numba's functions have them."""
-        used = self.kernel.explain(arch="sm_90")
-        constants = sum(int(bits) // 8 * int(count or 1) for bits, count in _CONSTANT.findall(self._text))
-        shared = max(0, used.shared_bytes - _RESERVED_BYTES)
+        used = resources_of(self.kernel)
         return SimpleNamespace(
-            regs=used.registers, shared=shared, local=used.spill_bytes, const=constants, maxthreads=1024
-        )
+            regs=used["num_regs"], shared=used["shared_size_bytes"], local=used["local_size_bytes"],
+            const=used["const_size_bytes"], maxthreads=used["max_threads_per_block"],
+        )  # fmt: skip
 
 
 def _linked(item: Any) -> Any:

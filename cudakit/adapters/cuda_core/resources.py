@@ -41,9 +41,7 @@ class KernelAttributes(MadeByOthers):
             explained = kernel.checked.explain(arch=arch)
         except CudakitError as error:
             raise CoreError(f"{kernel.name}: its registers are known once it is machine code: {error}") from error
-        # In PTX that was linked, the system's part of the shared memory counts too.
-        shared = max(0, explained.shared_bytes - _RESERVED)
-        return elf.Resources(explained.registers, explained.spill_bytes, shared)
+        return elf.Resources(explained.registers, explained.spill_bytes, explained.shared_bytes)
 
     @property
     def num_regs(self) -> int:

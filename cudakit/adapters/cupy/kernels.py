@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from cudakit.adapters import emulated_device
 from cudakit.adapters.cupy.arrays import ndarray, plain, refuse_host_arrays, wrapped
 from cudakit.adapters.cupy.capture import CAPTURE
 from cudakit.adapters.cupy.device import current_stream
 from cudakit.adapters.cupy.memory import BaseMemory, MemoryPointer
 from cudakit.adapters.cupy.texture import SurfaceObject, TextureObject
 from cudakit.adapters.cupy_kernels import compile_options
-from cudakit.emulator.face import as_device
+from cudakit.emulator.face import EmulatorPlace, as_device
 from cudakit.errors import ArgumentError, CudakitError
 from cudakit.generate.elementwise import elementwise
 from cudakit.generate.reduction import reduction
@@ -28,9 +29,6 @@ from cudakit.types.cpp import CppType, Named, Pointer, spelling, vector, without
 
 #: Types of C++ that take elements of any dtype, or of a complex dtype.
 _OPEN_TYPES = ("void", "complex", "cuComplex", "cuFloatComplex", "cuDoubleComplex")
-#: Arch whose resources `Function.attributes` reports, as a number.
-_ARCH = 90
-_REGISTERS, _MOST_THREADS = 65536, 1024
 
 
 def _size(value: Any) -> tuple[int, ...]:
@@ -113,17 +111,8 @@ class Function:
     @property
     def attributes(self) -> dict[str, int]:
         """Resources of the kernel, by CUDA's names."""
-        report = self._kernel.explain(arch=f"sm_{_ARCH}")
-        granule = -(-max(report.registers, 1) // 8) * 8 * 32
-        variables = self._kernel.module.globals
-        constants = sum(variables.address(name)[1] for name in variables if variables.is_constant(name))
-        return {
-            "binary_version": _ARCH, "cache_mode_ca": 0, "const_size_bytes": constants,
-            "local_size_bytes": report.spill_bytes, "max_dynamic_shared_size_bytes": self.max_dynamic_shared_size_bytes,
-            "max_threads_per_block": min(_MOST_THREADS, _REGISTERS // granule * 32), "num_regs": report.registers,
-            "preferred_shared_memory_carveout": self.preferred_shared_memory_carveout, "ptx_version": _ARCH,
-            "shared_size_bytes": report.shared_bytes,
-        }  # fmt: skip
+        own = ("max_dynamic_shared_size_bytes", "preferred_shared_memory_carveout")
+        return emulated_device.resources_of(self._kernel) | {name: getattr(self, name) for name in own}
 
 
 _ATTRIBUTES = (
@@ -173,7 +162,7 @@ class RawKernel(Function):
 
     def compile(self, log_stream: Any = None) -> None:
         """Compile the kernel now."""
-        self._kernel.prepare(arch=f"sm_{_ARCH}")
+        self._kernel.prepare(arch=EmulatorPlace().limits().arch)
 
 
 def _kernel_of(source: Source, name: str, options: CompileOptions) -> Kernel:
@@ -235,7 +224,7 @@ class RawModule:
 
     def compile(self, log_stream: Any = None) -> None:
         """Compile the kernels that need no template arguments, and those of `name_expressions`."""
-        self._module.prepare(*(self.name_expressions or ()), arch=f"sm_{_ARCH}")
+        self._module.prepare(*(self.name_expressions or ()), arch=EmulatorPlace().limits().arch)
 
     @functools.cached_property
     def _module(self) -> Module:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from cudakit.adapters.emulated_device import resources_of
 from cudakit.adapters.pycuda import copies
 from cudakit.adapters.pycuda.allocations import (
     DeviceAllocation,
@@ -316,17 +317,7 @@ def attributes_of(kernel: Kernel) -> dict[str, int]:
             "LOCAL_SIZE_BYTES": device_attributes.spill_bytes, "CONST_SIZE_BYTES": device_attributes.constant_bytes,
             "MAX_THREADS_PER_BLOCK": device_attributes.max_threads_per_block,
         }  # fmt: skip
-    limits = device_limits()
-    explained = kernel.explain(arch=limits.arch)
-    constants = [symbol.name for symbol in kernel.module.declarations.symbols if symbol.constant]
-    # A multiprocessor has 65,536 registers; a warp takes a multiple of 256.
-    warps = 65_536 // max(256, -(-explained.registers * 32 // 256) * 256)
-    return {
-        "NUM_REGS": explained.registers, "SHARED_SIZE_BYTES": explained.shared_bytes,
-        "LOCAL_SIZE_BYTES": explained.spill_bytes,
-        "CONST_SIZE_BYTES": sum(kernel.globals.address(name)[1] for name in constants),
-        "MAX_THREADS_PER_BLOCK": min(limits.threads_per_block, warps * 32),
-    }  # fmt: skip
+    return {name.upper(): value for name, value in resources_of(kernel).items()}
 
 
 def _value(where: str, cpp: Any, arg: Any) -> Any:

@@ -121,6 +121,11 @@ def test_static_shared_memory_is_what_the_machine_code_has(stream: Any, kernels:
             assert kernel.attributes().shared_bytes == bytes_of[name]
 
 
+def test_linked_code_has_the_same_static_shared_memory(kernels: ck.Module) -> None:
+    kernel = kernels["alone"]
+    assert ck.Kernel.from_ptx(kernel.ptx(arch="sm_90"), "alone").explain(arch="sm_90").shared_bytes == 256
+
+
 @pytest.mark.emulator
 def test_what_lies_beyond_a_kernel_s_own_shared_memory_is_outside() -> None:
     text = """
