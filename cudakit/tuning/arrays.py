@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from cudakit.jit.launch.launch import accesses
 from cudakit.jit.specialise.specialise import BoundParameter
+from cudakit.memory.host_arrays import HostArray
 from cudakit.memory.memory import to_device, to_host
 from cudakit.places import place_of
 
@@ -31,6 +32,19 @@ class Difference(NamedTuple):
         return f"{self.argument}[{place}]: expected {self.expected}, got {self.result}{others}"
 
 
+def on_place(arguments: Sequence[Any], stream: Any) -> tuple[list[Any], dict[int, bool]]:
+    """Return arguments with arrays of `ck.In` and its kin copied to the stream's place, and what they say.
+
+    The second result has, by the number of the argument, whether a former content may be poisoned.
+    """
+    copies, is_poisoned = list(arguments), dict[int, bool]()
+    for number, value in enumerate(arguments):
+        if isinstance(value, HostArray):
+            is_poisoned[number] = not value.copied_in
+            copies[number] = to_device(value.array, stream)
+    return copies, is_poisoned
+
+
 class Outputs:
     """The arguments of a launch, with copies of the arrays that the kernel may write.
 
@@ -42,11 +56,20 @@ class Outputs:
         Arguments of the kernel, as in a call. They are never written.
     parameters : sequence of BoundParameter
         Parameters of a specialization.
+    is_poisoned : dict of int to bool
+        Whether an argument may be poisoned, where the caller says so.
     """
 
-    def __init__(self, stream: Any, arguments: Sequence[Any], parameters: Sequence[BoundParameter]) -> None:
-        self._stream = stream
+    def __init__(
+        self,
+        stream: Any,
+        arguments: Sequence[Any],
+        parameters: Sequence[BoundParameter],
+        is_poisoned: Mapping[int, bool],
+    ) -> None:
+        self.stream = stream
         self._place = place_of(stream)
+        self._is_poisoned = is_poisoned
         _, written = accesses(parameters, arguments)
         numbers = [number for number, value in enumerate(arguments) if any(value is array for array in written)]
         self.names = {number: parameters[number].name for number in numbers}
@@ -58,25 +81,46 @@ class Outputs:
 
     def restore(self) -> None:
         """Write the original contents into the copies."""
-        with self._place.using(self._stream):
+        with self._place.using(self.stream):
             for number, original in self._originals.items():
                 self.arguments[number][...] = original
 
     def poison(self) -> None:
-        """Write contents into the copies that no kernel would compute."""
-        with self._place.using(self._stream) as xp:
+        """Write contents into the copies that no kernel would compute. An array of `ck.InOut` has its own."""
+        self.restore()
+        with self._place.using(self.stream) as xp:
             for number in self._originals:
+                if not self._is_poisoned.get(number, True):
+                    continue
                 array = self.arguments[number]
                 byte = _NAN_BYTE if array.dtype.kind in "fcV" else _BYTE
                 xp.ravel(array).view(xp.uint8)[...] = byte
 
     def results(self) -> dict[int, np.ndarray]:
         """Return host copies of the arrays that the kernel may write, by the number of the argument."""
-        return {number: np.array(to_host(self.arguments[number], self._stream)) for number in self._originals}
+        return {number: np.array(to_host(self.arguments[number], self.stream)) for number in self._originals}
 
-    def on_device(self, array: Any) -> Any:
-        """Return a copy of a host array for the launches' place."""
-        return to_device(array, self._stream)
+    def originals(self) -> dict[int, np.ndarray]:
+        """Return host copies of the original contents of these arrays."""
+        return {number: np.array(to_host(array, self.stream)) for number, array in self._originals.items()}
+
+    def host_arguments(self) -> list[Any]:
+        """Return the original arguments, arrays as host copies."""
+        return [
+            np.array(to_host(value, self.stream)) if getattr(value, "shape", ()) else value
+            for value in (self._originals.get(number, value) for number, value in enumerate(self.arguments))
+        ]
+
+    def refill(self, seed: int) -> None:
+        """Put the elements of floating-point arrays in another order, in copies: data that no candidate has seen."""
+        rng = np.random.default_rng(seed)
+        for number, value in enumerate(self.host_arguments()):
+            if isinstance(value, np.ndarray) and value.dtype.kind in "fcV" and not value.dtype.fields:
+                fresh = to_device(rng.permutation(value.ravel()).reshape(value.shape), self.stream)
+                if number in self._originals:
+                    self._originals[number] = fresh
+                else:
+                    self.arguments[number] = fresh
 
 
 def first_difference(

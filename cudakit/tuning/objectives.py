@@ -137,3 +137,13 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     reach = 0.98 * np.sqrt(count)
     low, high = int(np.floor((count - 1) / 2 - reach)), int(np.ceil((count - 1) / 2 + reach))
     return float(ordered[max(low, 0)]), float(ordered[min(high, count - 1)])
+
+
+def is_slower(values: Sequence[float], best: Sequence[float]) -> bool:
+    """Return whether the mean of `values` is greater than that of `best` with 99 % (Welch's test).
+
+    The largest tenth of both is left out: a launch that another process delays says nothing of the kernel.
+    """
+    first, second = (np.sort(np.asarray(row, float))[: max(2, len(row) - len(row) // 10)] for row in (values, best))
+    error = np.sqrt(first.var(ddof=1) / len(first) + second.var(ddof=1) / len(second))
+    return bool(first.mean() - second.mean() > 2.58 * error)

@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cudakit.errors import ArgumentError
+from cudakit.jit.load.config import Config, Cover
+from cudakit.tuning.objectives import Objective
 from cudakit.tuning.space import Point
+from cudakit.tuning.variants import Variants
 from cudakit.types.shown import Part, Reported, Table
 
 #: What became of a candidate: it is right and was measured; its result is wrong; it needs more than the device has;
@@ -38,6 +41,8 @@ class Candidate:
         Resources, as `Kernel.attributes` has them; None on the emulator.
     occupancy : float or None
         Resident threads divided by the maximum of a multiprocessor.
+    tied : bool
+        Whether the measurements do not tell it from the best.
     why : str
         Why it was left: the error, or the element that is wrong.
     """
@@ -52,6 +57,7 @@ class Candidate:
     spill_bytes: int | None = None
     shared_bytes: int | None = None
     occupancy: float | None = None
+    tied: bool = False
     why: str = ""
 
 
@@ -68,22 +74,39 @@ class Tuned(Reported):
         What was measured, and its unit.
     kernel : Kernel
         The kernel of `best`.
-    config : Config or Cover
-        The configuration of `best`.
     ended : str
         Why the search ended: ``"exhausted"``, ``"budget"`` or ``"interrupted"``.
+    confirmed : dict of str to str
+        Results of the winner on fresh data, and on the emulator with all checks.
     """
 
     def __init__(
-        self, kernel: Any, config: Any, candidates: Iterable[Candidate], objective: str, unit: str, ended: str
+        self,
+        variants: Variants,
+        candidates: Iterable[Candidate],
+        objective: Objective,
+        ended: str,
+        confirmed: dict[str, str],
     ) -> None:
-        self.kernel, self.config = kernel, config
         self.table = sorted(candidates, key=_rank)
-        self.objective, self.unit, self.ended = objective, unit, ended
         self.best: Point = self.table[0].point
+        self.kernel = variants.kernel(self.best)
+        self.objective, self.unit = objective.name, objective.unit
+        self.ended, self.confirmed = ended, confirmed
+        self._variants = variants
+        self._configs: dict[Any, Config | Cover] = {}
+
+    def config(self, *arguments: Any) -> Config | Cover:
+        """Return the configuration of the best point for a call's arguments."""
+        values = self._variants.values(arguments) if self._variants.of_call else {}
+        key = tuple(values.values())
+        config = self._configs.get(key)
+        if config is None:
+            config = self._configs[key] = self._variants.config(self.best, values)
+        return config
 
     def __call__(self, stream: Any, *arguments: Any) -> None:
-        self.kernel(stream, self.config, *arguments)
+        self.kernel(stream, self.config(*arguments), *arguments)
 
     def __repr__(self) -> str:
         first = self.table[0]
@@ -92,6 +115,7 @@ class Tuned(Reported):
     def _parts(self) -> Iterable[Part]:
         right = [candidate for candidate in self.table if candidate.state == "right"]
         yield f"{self.kernel.name}: {len(self.table)} candidates tried, {len(right)} right; ended: {self.ended}"
+        yield from (f"{name}: {outcome}" for name, outcome in self.confirmed.items())
         names = list(self.best)
         heads = (*names, "state", f"{self.objective} in {self.unit}", "interval", "runs", "registers", "why")
         rows = [
@@ -115,6 +139,7 @@ class Tuned(Reported):
             "objective": self.objective,
             "unit": self.unit,
             "ended": self.ended,
+            "confirmed": self.confirmed,
             "best": self.best,
             "table": [dataclasses.asdict(candidate) for candidate in self.table],
         }

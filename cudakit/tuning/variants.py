@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from cudakit.errors import ArgumentError
@@ -33,7 +33,8 @@ class Variants:
     space : Space
         Space of the variants.
     config : Config, Cover, LaunchConfig or callable, optional
-        Launch configuration, or a function of parameters of the space. Default: the space has ``grid`` and ``block``.
+        Launch configuration, or a function of parameters of the space and of the kernel, by their names. Default: the
+        space has ``grid`` and ``block``.
 
     Raises
     ------
@@ -45,6 +46,15 @@ class Variants:
         self._kernel = kernel
         self._config = config
         of_config = _names_of_config(config)
+        parameters = [parameter.name for parameter in kernel.signature.parameters or ()]
+        #: Parameters of the kernel whose arguments `config` takes.
+        self.of_call = tuple(name for name in parameters if name in of_config and name not in space.names)
+        names = {*space.names, *self.of_call, "**"}
+        if unknown := [name for name in of_config if name not in names]:
+            raise ArgumentError(
+                f"config takes {unknown[0]!r}: neither the space ({', '.join(space.names)}) nor {kernel.name} "
+                f"({', '.join(parameters)}) has it"
+            )
         of_templates = [parameter.name for parameter in kernel.signature.template_parameters]
         self.template = tuple(name for name in space.names if name in of_templates)
         self.options = tuple(name for name in space.names if name in _OPTIONS)
@@ -77,12 +87,17 @@ class Variants:
             kernel = kernel[tuple(slice(name, point[name]) for name in self.template)]
         return kernel
 
-    def config(self, point: Point) -> Config | Cover:
-        """Return the launch configuration of a point."""
+    def values(self, arguments: Sequence[Any]) -> dict[str, Any]:
+        """Return the arguments that `config` takes, by the names of the kernel's parameters."""
+        pairs = zip(self._kernel.signature.parameters or (), arguments, strict=False)
+        return {parameter.name: value for parameter, value in pairs if parameter.name in self.of_call}
+
+    def config(self, point: Point, values: Mapping[str, Any]) -> Config | Cover:
+        """Return the launch configuration of a point; `values` has the arguments that `config` takes."""
         if self._config is None:
             return config(**{name: point[name] for name in self.shapes})
         if callable(self._config) and not isinstance(self._config, Config | Cover):
-            return as_config(self._config(**{name: point[name] for name in self._of_config}))
+            return as_config(self._config(**values, **{name: point[name] for name in self._of_config}))
         return as_config(self._config)
 
 
@@ -90,7 +105,11 @@ def _names_of_config(config: Configured) -> frozenset[str]:
     """Return the parameters of a configuration's function; ``{"**"}`` for all of the space's."""
     if config is None or isinstance(config, Config | Cover) or not callable(config):
         return frozenset()
-    parameters = inspect.signature(config).parameters
+    parameters = {
+        name: parameter
+        for name, parameter in inspect.signature(config).parameters.items()
+        if parameter.default is parameter.empty or parameter.kind is parameter.VAR_KEYWORD
+    }
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return frozenset({"**"})
     return frozenset(parameters)

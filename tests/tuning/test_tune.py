@@ -11,6 +11,7 @@ import cudakit as ck
 from cudakit.jit.cache.cache import cache_at
 from cudakit.jit.cache.prewarm import Workers
 from cudakit.jit.cache.stages import first_request
+from cudakit.tuning.objectives import interval, is_slower
 
 SCALE = ck.Kernel(
     """
@@ -111,3 +112,112 @@ def test_a_killed_worker_costs_its_compile_only(monkeypatch: pytest.MonkeyPatch,
         with pytest.raises(ck.CompileError, match=r"the worker compiling .* died"):
             died.result(60)
         lives.result(60)
+
+
+VARIANTS = """
+template <int FAULT> __global__ void add(const float* x, float* y, int n) {
+    __shared__ float s[64];
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (FAULT == 1) return;                                     // writes nothing
+    if (i >= n || (FAULT == 2 && i == n - 1)) return;           // leaves the last element
+    if (FAULT == 3) { y[i] = y[i] == y[i] ? y[i] : x[i] + 1; return; }  // believes what it finds
+    if (FAULT == 4) { y[i] = i + 1; return; }                   // right for the tuned data only
+    if (FAULT == 5) {                                           // races: right by chance
+        s[threadIdx.x] = x[i];
+        y[i] = s[threadIdx.x ^ 1] - s[threadIdx.x ^ 1] + x[i] + 1;
+        return;
+    }
+    y[i] = x[i] + 1;
+    if (FAULT == 0) for (int k = 0; k < 20; k++) y[i] = x[i] + 1 + 0 * y[i];
+}"""
+
+
+def tuned_of(faults: list[int], check: Any = None, **more: Any) -> Any:
+    stream = ck.emulator.stream()
+    x = ck.to_device(np.arange(64, dtype=np.float32), stream)
+    y = ck.to_device(np.arange(64, dtype=np.float32) + 1, stream)  # the right results, of a run before
+    return ck.tune(
+        ck.Kernel(VARIANTS), (x, y, 64), {"FAULT": faults}, config=ck.config(2, 32), stream=stream, check=check,
+        objective="instructions", strategy="exhaustive", workers=0, **more,
+    )  # fmt: skip
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize("fault", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("check", ["first", "function", "kernel"])
+def test_a_faulty_candidate_with_less_work_does_not_win(fault: int, check: str) -> None:
+    expected = {
+        "first": None,
+        "function": lambda x, y, n: x + 1,
+        "kernel": ck.Kernel(VARIANTS)["FAULT":0],
+    }[check]
+    tuned = tuned_of([0, fault], expected)
+    assert tuned.best == {"FAULT": 0}
+    (loser,) = (row for row in tuned.table if row.point["FAULT"] == fault)
+    assert loser.state == "wrong"
+    assert tuned.confirmed == {"fresh data": "right", "emulator": "right"}
+
+
+@pytest.mark.emulator
+def test_expected_arrays_may_be_passed_and_are_checked() -> None:
+    right = np.arange(64, dtype=np.float32) + 1
+    tuned = tuned_of([0, 2], right)
+    assert tuned.best == {"FAULT": 0}
+    assert "only" in tuned.confirmed["fresh data"]
+    with pytest.raises(ck.ArgumentError, match=r"check: y has shape \(64,\), the expected array \(63,\)"):
+        tuned_of([0], right[1:])
+    with pytest.raises(ck.ArgumentError, match="check: expected 1 arrays, for y; got 2"):
+        tuned_of([0], [right, right])
+    with pytest.raises(ck.ArgumentError, match="a kernel that writes nothing would be right"):
+        tuned_of([1, 0], right)
+
+
+@pytest.mark.emulator
+def test_an_array_that_a_kernel_reads_and_writes_keeps_its_contents() -> None:
+    double = ck.Kernel(
+        "template <int BLOCK> __global__ void twice(int* x, int n) { const int i = blockIdx.x * BLOCK + threadIdx.x;"
+        "if (i < n) x[i] += x[i] & 1023; }"
+    )
+    stream, x = ck.emulator.stream(), np.arange(100, dtype=np.int32)
+    tuned = ck.tune(
+        double, (ck.InOut(x), 100), {"BLOCK": [32, 64]}, config=lambda BLOCK, n: ck.config(-(-n // BLOCK), BLOCK),
+        check=lambda x, n: 2 * x, stream=stream, objective="instructions",
+    )  # fmt: skip
+    assert np.array_equal(x, np.arange(100))
+    tuned(stream, ck.InOut(x), 100)
+    stream.sync()
+    assert np.array_equal(x, 2 * np.arange(100))
+
+
+@pytest.mark.emulator
+def test_what_is_known_stays_after_an_interrupt() -> None:
+    class Interrupted:
+        name, unit, repeats = "calls", "calls", False
+
+        def __init__(self) -> None:
+            self.count = 0
+
+        def measure(self, launch: Any, stop_above: float) -> list[float]:
+            self.count += 1
+            if self.count > 1:
+                raise KeyboardInterrupt
+            return [1.0]
+
+    stream = ck.emulator.stream()
+    tuned = ck.tune(
+        SCALE, arguments(stream), {"ITEMS": [1, 2, 4]}, config=ck.config(32, 32), stream=stream,
+        objective=Interrupted(), strategy="exhaustive",
+    )  # fmt: skip
+    assert (tuned.ended, tuned.best) == ("interrupted", {"ITEMS": 1})
+    assert "ended: interrupted" in str(tuned)
+
+
+def test_welch_tells_what_is_slower_and_what_is_a_tie() -> None:
+    rng = np.random.default_rng(0)
+    fast, same, slow = (rng.normal(mean, 1, 100) for mean in (100, 100, 102))
+    assert is_slower(slow, fast)
+    assert not is_slower(same, fast)
+    assert not is_slower(fast, slow)
+    low, high = interval(fast)
+    assert low < 100 < high
+    assert high - low < 1

@@ -1,0 +1,102 @@
+"""Expected results of tuned launches, and whether a candidate's results are right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from cudakit.errors import ArgumentError
+from cudakit.memory.memory import to_host
+from cudakit.tuning.arrays import Difference, Outputs, first_difference
+
+
+class Expected:
+    """The expected contents of the arrays that a kernel writes.
+
+    Each candidate runs twice: on the caller's contents, and on poison, which holds no result of a run before.
+
+    Parameters
+    ----------
+    outputs : Outputs
+        Copies of the arrays that the kernel writes.
+    check : callable, array, sequence of array or None
+        Expected outputs, or a function of host copies of the arguments that returns them. None: those of the first run.
+    reference : callable, optional
+        Launches another kernel on the arguments of `outputs`, whose results are expected.
+    tolerance : float, optional
+        Relative error that is right for floating-point numbers.
+    """
+
+    def __init__(
+        self, outputs: Outputs, check: Any, reference: Callable[[], None] | None, tolerance: float | None
+    ) -> None:
+        self._outputs, self._check, self._tolerance = outputs, check, tolerance
+        self._original: dict[int, np.ndarray] | None = None
+        #: Expected contents after a run on poison; None if the results depend on the original contents.
+        self._poisoned: dict[int, np.ndarray] | None = None
+        self._is_known = False
+        if reference is not None:
+            self._original, self._poisoned = self._results(reference)
+            self._is_known = True
+        elif check is not None:
+            self._original = self._of_caller()
+
+    def difference(self, run: Callable[[], None]) -> Difference | None:
+        """Run a candidate and return the first element that is wrong, or None."""
+        original, poisoned = self._results(run)
+        if self._original is None:
+            self._original, self._poisoned, self._is_known = original, poisoned, True
+            return None
+        if difference := self._first(self._original, original):
+            return difference
+        if not self._is_known:
+            self._learn(poisoned)
+        return None if self._poisoned is None else self._first(self._poisoned, poisoned)
+
+    def _learn(self, poisoned: dict[int, np.ndarray]) -> None:
+        """Find out by a right candidate whether results depend on the original contents of the outputs."""
+        assert self._original is not None
+        self._is_known = True
+        if self._first(self._original, poisoned) is None:
+            self._poisoned = self._original
+        elif self._first(self._original, self._outputs.originals()) is None:
+            raise ArgumentError(
+                "the arrays hold the expected results before the launch, so that a kernel that writes nothing would be "
+                "right: pass arrays with other contents"
+            )
+
+    def _results(self, run: Callable[[], None]) -> tuple[dict[int, np.ndarray], dict[int, np.ndarray]]:
+        pair = []
+        for prepare in (self._outputs.restore, self._outputs.poison):
+            prepare()
+            run()
+            pair.append(self._outputs.results())
+        return pair[0], pair[1]
+
+    def _first(self, expected: dict[int, np.ndarray], results: dict[int, np.ndarray]) -> Difference | None:
+        return first_difference(self._outputs.names, expected, results, self._tolerance)
+
+    def _of_caller(self) -> dict[int, np.ndarray]:
+        """Return the caller's expected outputs by the number of the argument, checked."""
+        arrays = self._check(*self._outputs.host_arguments()) if callable(self._check) else self._check
+        arrays = list(arrays) if isinstance(arrays, tuple | list) else [arrays]
+        names = self._outputs.names
+        if len(arrays) != len(names):
+            raise ArgumentError(
+                f"check: expected {len(names)} arrays, for {', '.join(names.values())}; got {len(arrays)}"
+            )
+        expected = {}
+        for (number, name), array in zip(names.items(), arrays, strict=True):
+            host = _host(array, self._outputs.stream)
+            target = self._outputs.arguments[number]
+            if host.shape != target.shape:
+                raise ArgumentError(f"check: {name} has shape {tuple(target.shape)}, the expected array {host.shape}")
+            expected[number] = host.astype(target.dtype)
+        return expected
+
+
+def _host(array: Any, stream: Any) -> np.ndarray:
+    is_on_device = hasattr(array, "__cuda_array_interface__")
+    return to_host(array, stream) if is_on_device else np.asarray(array)

@@ -1,0 +1,213 @@
+"""Trials of candidates with one set of arguments: launch, check the results, measure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from cudakit.emulator import face
+from cudakit.errors import ArgumentError, CompileError, CudakitError, LaunchError, TemplateError
+from cudakit.jit.specialise.specialise import Specialization
+from cudakit.places import DEVICES, place_of
+from cudakit.tuning.arrays import Outputs, on_place
+from cudakit.tuning.compiling import Ahead
+from cudakit.tuning.expected import Expected
+from cudakit.tuning.objectives import Objective, interval, is_slower
+from cudakit.tuning.space import Point
+from cudakit.tuning.tuned import Candidate
+from cudakit.tuning.variants import Variants
+
+#: A candidate is far from the best if its fastest launch takes this many times as long.
+_HOPELESS = 1.5
+#: Most rounds in which the best candidates are measured again, in turns.
+_ROUNDS = 10
+#: Most threads of a launch that is run again on the emulator.
+_MOST_THREADS = 1 << 16
+
+
+class Trials:
+    """Candidates of a search, tried with one set of arguments.
+
+    Parameters
+    ----------
+    variants : Variants
+        Kernels and configurations of the points.
+    arguments : sequence
+        Arguments as in a call. They are never written.
+    stream : stream
+        Stream of the launches.
+    objective : Objective
+        Quantity that is measured.
+    check, tolerance
+        As for `ck.tune`.
+
+    Attributes
+    ----------
+    candidates : list of Candidate
+        All candidates that were tried, in order.
+    """
+
+    def __init__(
+        self,
+        variants: Variants,
+        arguments: Sequence[Any],
+        stream: Any,
+        objective: Objective,
+        check: Any = None,
+        tolerance: float | None = None,
+    ) -> None:
+        self.variants, self.stream, self.objective = variants, stream, objective
+        self.candidates: list[Candidate] = []
+        self._arguments, self._is_poisoned = on_place(arguments, stream)
+        self._check, self._tolerance = check, tolerance
+        self._values = variants.values(arguments)
+        self._outputs: Outputs | None = None
+        self._expected: Expected | None = None
+        self._fastest = float("inf")
+
+    @property
+    def right(self) -> list[Candidate]:
+        """The right candidates, the best first."""
+        right = [candidate for candidate in self.candidates if candidate.state == "right"]
+        return sorted(right, key=lambda candidate: candidate.value or 0.0)
+
+    def specialization(self, point: Point) -> Specialization:
+        """Return the specialization of a point."""
+        result: Specialization = self.variants.kernel(point).specialization_of(self.stream, *self._arguments)
+        return result
+
+    def evaluate(self, point: Point, ahead: Ahead) -> Candidate:
+        """Compile, launch, check and measure a point."""
+        candidate = Candidate(point, "failed")
+        self.candidates.append(candidate)
+        try:
+            ahead.wait(point)
+            plan = self._plan(candidate)
+            if self._is_right(candidate, plan):
+                self._measure(candidate, plan)
+        except LaunchError as error:
+            candidate.state, candidate.why = "invalid", str(error)
+        except (CompileError, TemplateError) as error:
+            candidate.why = str(error)
+        except ArgumentError:
+            raise
+        except CudakitError as error:
+            candidate.why = str(error)
+        return candidate
+
+    def compare(self, finalists: Sequence[Candidate]) -> None:
+        """Measure the best candidates again, in turns, until their order is certain. The rest are ties."""
+        if not self.objective.repeats or len(finalists) < 2:
+            return
+        plans = [self._plan(candidate) for candidate in finalists]
+        values: list[list[float]] = [[] for _ in finalists]
+        still_open = list(range(len(finalists)))
+        for _ in range(_ROUNDS):
+            for number in still_open:
+                values[number] += self.objective.measure(plans[number], float("inf"))
+            best = min(still_open, key=lambda number: float(np.median(values[number])))
+            still_open = [number for number in still_open if not is_slower(values[number], values[best])]
+            if len(still_open) == 1:
+                break
+        for number, candidate in enumerate(finalists):
+            self._note(candidate, values[number])
+            candidate.tied = number in still_open and len(still_open) > 1
+
+    def confirm(self, candidate: Candidate, seed: int) -> dict[str, str]:
+        """Run a candidate on fresh data, and on the emulator with all checks. Return the result of each.
+
+        A candidate that fails is marked as wrong.
+        """
+        outcomes = {}
+        for name, confirmation in (("fresh data", self._on_fresh_data), ("emulator", self._on_emulator)):
+            try:
+                outcomes[name] = confirmation(candidate, seed)
+            except CudakitError as error:
+                candidate.state, candidate.why = "wrong", f"{name}: {error}"
+                outcomes[name] = candidate.why
+                break
+        return outcomes
+
+    def _plan(self, candidate: Candidate) -> Any:
+        kernel = self.variants.kernel(candidate.point)
+        config = self.variants.config(candidate.point, self._values)
+        if self._outputs is None:
+            plan = kernel.plan(self.stream, config, *self._arguments)
+            outputs = Outputs(self.stream, self._arguments, plan.parameters, self._is_poisoned)
+            if not outputs.names:
+                raise ArgumentError(f"{kernel.name} writes no array: there is nothing to check; pass an output")
+            self._outputs = outputs
+        if self._expected is None:
+            self._expected = self._expectation(self._outputs, config)
+        plan = kernel.plan(self.stream, config, *self._outputs.arguments)
+        if place_of(self.stream) is DEVICES:
+            resources = kernel.attributes()
+            candidate.registers, candidate.spill_bytes = resources.registers, resources.spill_bytes
+            candidate.shared_bytes, candidate.occupancy = resources.shared_bytes, resources.occupancy
+        return plan
+
+    def _expectation(self, outputs: Outputs, config: Any) -> Expected:
+        if hasattr(self._check, "plan"):  # a kernel
+            reference = self._check.plan(self.stream, config, *outputs.arguments)
+            return Expected(outputs, None, reference, self._tolerance)
+        return Expected(outputs, self._check, None, self._tolerance)
+
+    def _is_right(self, candidate: Candidate, plan: Callable[[], None]) -> bool:
+        assert self._expected is not None
+        difference = self._expected.difference(plan)
+        if difference is not None:
+            candidate.state, candidate.why = "wrong", str(difference)
+        return difference is None
+
+    def _measure(self, candidate: Candidate, plan: Callable[[], None]) -> None:
+        values = self.objective.measure(plan, _HOPELESS * self._fastest)
+        self._note(candidate, values)
+        candidate.state = "slow" if min(values) > _HOPELESS * self._fastest else "right"
+        self._fastest = min(self._fastest, candidate.value or 0.0)
+
+    @staticmethod
+    def _note(candidate: Candidate, values: Sequence[float]) -> None:
+        candidate.value, candidate.runs = float(np.median(values)), len(values)
+        candidate.low, candidate.high = interval(values)
+
+    def _on_fresh_data(self, candidate: Candidate, seed: int) -> str:
+        if self._check is not None and not callable(self._check):
+            return "left out: the expected arrays are of the passed data only"
+        assert self._outputs is not None
+        arguments, expected = list(self._outputs.arguments), self._expected
+        try:
+            self._outputs.refill(seed)
+            reference = next(other for other in self.candidates if other.state in ("right", "slow"))
+            config = self.variants.config(reference.point, self._values)
+            self._expected = self._expectation(self._outputs, config)
+            if self._check is None:
+                self._is_right(reference, self._plan(reference))
+            if not self._is_right(candidate, self._plan(candidate)):
+                candidate.why = f"on fresh data: {candidate.why}"
+                return candidate.why
+            return "right"
+        finally:
+            self._outputs.arguments[:], self._expected = arguments, expected
+
+    def _on_emulator(self, candidate: Candidate, seed: int) -> str:
+        if candidate.state == "wrong":
+            return "left out"
+        assert self._outputs is not None
+        kernel = self.variants.kernel(candidate.point)
+        config = self.variants.config(candidate.point, self._values)
+        here = face.stream(check="raise")
+        arguments = self._outputs.host_arguments()
+        threads = _threads_of(config)
+        if threads > _MOST_THREADS:
+            return f"left out: {threads:,} threads; at most {_MOST_THREADS:,} are run"
+        kernel(here, config, *arguments)
+        here.sync()
+        return "right"
+
+
+def _threads_of(config: Any) -> int:
+    """Return the threads of a launch; for a cover its elements."""
+    extents = config.shape if hasattr(config, "shape") else (*config.grid, *config.block)
+    return int(np.prod([extent or 1 for extent in extents], dtype=object))
