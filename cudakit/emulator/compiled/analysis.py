@@ -17,10 +17,11 @@ from cudakit.emulator.compiled.emit.table import entry_of
 from cudakit.emulator.compiled.emit.warps import is_counted
 from cudakit.emulator.compiled.layout import Layout
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape, Shapes, resized
+from cudakit.emulator.instructions.control import CALLS
 from cudakit.emulator.isa.facts import facts_of, is_atomic, is_strong, sources, targets
 from cudakit.emulator.isa.flow import Flow, ends_block, is_barrier, polling
-from cudakit.emulator.machine.decode import STORAGE, Context
-from cudakit.emulator.ptx.program import Function, Immediate, Instruction, Operand, Register, Symbol
+from cudakit.emulator.machine.decode import STORAGE, Context, back_branches
+from cudakit.emulator.ptx.program import Function, Immediate, Instruction, Operand, Register, Symbol, symbols_in
 
 # ── numbers of threads ──
 
@@ -293,6 +294,10 @@ class States:
 # ── a kernel ──
 
 
+#: System functions that a launch calls once only, even if it begins anew.
+_EFFECTS = CALLS.keys() - {"__assertfail"}
+
+
 class Traits(NamedTuple):
     """Traits of a kernel that decide how it is compiled, and when."""
 
@@ -305,6 +310,8 @@ class Traits(NamedTuple):
     is_free: bool
     #: Instructions.
     size: int
+    #: Whether it has loops and changes global memory alone, so that a long launch may begin anew.
+    may_begin_anew: bool
 
 
 def traits_of(contexts: Sequence[Context]) -> Traits:
@@ -318,6 +325,7 @@ def traits_of(contexts: Sequence[Context]) -> Traits:
         ),
         all(map(_is_free, contexts)),
         len(code),
+        any(back_branches(context.function) for context in contexts) and not any(map(_has_effects, code)),
     )
 
 
@@ -326,6 +334,14 @@ def _is_free(context: Context) -> bool:
     if context.local or _uses_shared(context):
         return False
     return not any(instr.opcode == "call" or is_barrier(instr) or is_strong(instr) for instr in context.function.code)
+
+
+def _has_effects(instr: Instruction) -> bool:
+    """Return whether an instruction changes more than registers and memory, or may do so: prints, for example."""
+    if instr.opcode == "call":
+        names = {symbol.name for operand in instr.operands for symbol in symbols_in(operand)}
+        return any(isinstance(operand, Register) for operand in instr.operands) or not names.isdisjoint(_EFFECTS)
+    return any(access.space == "texture" and access.use != "loads" for access in facts_of(instr).memory)
 
 
 def _uses_shared(context: Context) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -15,6 +17,7 @@ from cudakit.emulator.compiled.layout import Layout, lanes_at_once, layout_of
 from cudakit.emulator.compiled.native import Compiled
 from cudakit.emulator.compiled.session import Session
 from cudakit.emulator.compiled.source import Source
+from cudakit.emulator.machine.former import Former
 from cudakit.emulator.machine.machine import Launch
 from cudakit.emulator.machine.module import MOST_LANES, Module
 from cudakit.errors import EmulatorWarning
@@ -78,10 +81,11 @@ class Machine:
         if kernel is None:
             past = self.history(module)
             spent = past.spent.get(entry.name, 0)
-            is_worth_compiling = spent + _least(launch) >= _FIRST + _STEPS * len(entry.code) and not (
-                spent and traits.adds_floats
-            )
-            if not (eager or is_worth_compiling or (entry.name, layout) in past.compiled):
+            is_bound = bool(spent and traits.adds_floats)
+            missing = _FIRST + _STEPS * len(entry.code) - spent
+            if not (eager or (_least(launch) >= missing and not is_bound) or (entry.name, layout) in past.compiled):
+                if traits.may_begin_anew and not is_bound:
+                    launch.patience = launch.steps + max(missing, 0) / _step(launch)
                 return Refusal("not run for as long as compiling takes, or begun elsewhere to add floats")
             kernel = code.kernels[entry.name, layout] = self._make(module, entry.name, layout)
             if isinstance(kernel, Compiled):
@@ -164,8 +168,43 @@ def run(launch: Launch, otherwise: Callable[[Launch], None], eager: bool) -> Non
             warned.add(launch.entry.name)
             warnings.warn(f"{launch.title} runs on the NumPy machine: it has {kernel}", EmulatorWarning, stacklevel=2)
         before, launch.why = launch.steps, f"it has {kernel}"
-        otherwise(launch)
-        _machine.note(launch, launch.steps - before)
-    else:
-        launch.module.ran[launch.entry.name] = "compiled", ""
-        _machine.run(launch, kernel)
+        try:
+            with _begun_anew(launch):
+                otherwise(launch)
+            _machine.note(launch, launch.steps - before)
+            return
+        except _Outlasted as outlasted:
+            launch.steps, launch.why, kernel = before, "", outlasted.kernel
+    launch.module.ran[launch.entry.name] = "compiled", ""
+    _machine.run(launch, kernel)
+
+
+class _Outlasted(Exception):
+    """End of a launch that has run for longer than compiling takes, with the kernel as machine code."""
+
+    def __init__(self, kernel: Compiled) -> None:
+        super().__init__("the launch begins anew as machine code")
+        self.kernel = kernel
+
+
+@contextlib.contextmanager
+def _begun_anew(launch: Launch) -> Iterator[None]:
+    """End the launch by `_Outlasted` when its `patience` is used up, with memory as it was before the launch."""
+    if launch.patience == math.inf:
+        yield
+        return
+    memory = launch.module.memory
+    former = memory.former = Former()
+
+    def outlast() -> None:
+        kernel = _machine.find(launch, True) if former.is_complete else None
+        if isinstance(kernel, Compiled):
+            former.restore()
+            raise _Outlasted(kernel)
+        memory.former = None
+
+    launch.outlast = outlast
+    try:
+        yield
+    finally:
+        memory.former = None

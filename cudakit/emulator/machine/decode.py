@@ -423,16 +423,20 @@ class Context:
         return address
 
 
-def _polling_loops(function: Function) -> frozenset[int]:
-    """Return the index of the back branch of each innermost loop around a load or atomic that may poll."""
-    back = sorted(
+def back_branches(function: Function) -> list[tuple[int, int]]:
+    """Return length and last index of each loop: of the code from a label to a branch back to it, shortest first."""
+    return sorted(
         (code - function.labels[target.name], code)
         for code, instr in enumerate(function.code)
         if instr.opcode == "bra"
         for target in instr.operands
         if isinstance(target, Symbol) and function.labels.get(target.name, code + 1) <= code
     )
-    branches = set()
+
+
+def _polling_loops(function: Function) -> frozenset[int]:
+    """Return the index of the back branch of each innermost loop around a load or atomic that may poll."""
+    back, branches = back_branches(function), set()
     for code, instr in enumerate(function.code):
         if polls(instr):
             branches.update([end for length, end in back if end - length <= code <= end][:1])

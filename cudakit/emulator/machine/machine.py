@@ -16,6 +16,7 @@ run when the kernel has ended, each with its own children before the next.
 from __future__ import annotations
 
 import linecache
+import math
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -248,6 +249,10 @@ class Launch:
     #: Whether asynchronous copies land when they are waited for, not at once.
     late: bool = False
     steps: int = 0
+    #: Steps of the interpreter after which `outlast` is called, once.
+    patience: float = math.inf
+    #: Function that is called then; it may end the launch by an exception.
+    outlast: Callable[[], None] = lambda: None
     #: Reason why the launch does not run as machine code.
     why: str = ""
     #: Function that runs the launch.
@@ -462,7 +467,7 @@ class Scheduler(Machine):
 
     def run(self) -> None:
         """Run all lanes to their end."""
-        turns_in_a_row = 0
+        launch, turns_in_a_row = self.launch, 0
         try:
             while True:
                 location, index, others_wait = self.choose()
@@ -471,6 +476,9 @@ class Scheduler(Machine):
                 turns_in_a_row = turns_in_a_row + 1 if others_wait else 0
                 self.steps += 1
                 self.run_group(location, index)
+                if self.steps > launch.patience:
+                    launch.patience = math.inf
+                    launch.outlast()
                 if turns_in_a_row > PATIENCE:
                     turns_in_a_row = 0
                     self.pause(np.arange(self.lanes) if index is None else index)

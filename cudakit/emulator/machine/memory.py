@@ -21,6 +21,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from cudakit.emulator.machine.former import Former
 from cudakit.emulator.machine.heap import Heap, device_limits, outside
 from cudakit.errors import TemplateError
 from cudakit.jit.compile.elf import demangle
@@ -240,6 +241,8 @@ class Memory:
         Function that takes numbers of blocks and returns which of them have exited.
     watcher : Watcher or None
         Observer of accesses to global memory.
+    former : Former or None
+        Record of contents that are written over.
 
     Parameters
     ----------
@@ -259,6 +262,7 @@ class Memory:
         self._heap_at: int | None = None
         self._freed: dict[int, tuple[int, str]] = {}
         self.watcher: Watcher | None = None
+        self.former: Former | None = None
         #: Addresses that the code of kernels contains as numbers, as Numba's code does for global device arrays.
         self.literals: np.ndarray = np.zeros(0, np.uint64)
         self._reached: list[int] = []
@@ -632,6 +636,8 @@ class Memory:
         elements = _elements(offsets, dtype.itemsize)
         if self.watcher is not None:
             self.watcher.note(piece, elements, dtype.itemsize, use)
+        if self.former is not None and use >= WRITE:
+            self.former.keep(piece.data, view, elements)
         return view, elements, lanes
 
     def _outside_blocks(self, heap: Heap, offset: int, size: int) -> AccessError:
