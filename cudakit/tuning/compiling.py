@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Any
@@ -32,10 +31,6 @@ class Ahead:
     workers : int, optional
         Number of worker processes; 0 compiles when a point is asked for. Default: one for each core, at most eight.
 
-    Attributes
-    ----------
-    waited_s : float
-        Time that the search has waited for compiles, in seconds.
     """
 
     def __init__(
@@ -46,7 +41,6 @@ class Ahead:
         self._specialization = specialization
         self._workers = Workers(workers)
         self._jobs: dict[Any, Future[None]] = {}
-        self.waited_s = 0.0
 
     def __enter__(self) -> Ahead:
         return self
@@ -83,11 +77,7 @@ class Ahead:
         """
         job = self._jobs.pop(_key(point), None)
         if job is not None and not job.cancelled():
-            begun = time.perf_counter()
-            try:
-                job.result()
-            finally:
-                self.waited_s += time.perf_counter() - begun
+            job.result()
 
 
 def _key(point: Point) -> tuple[Any, ...]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from cudakit.emulator import face
-from cudakit.errors import ArgumentError, CompileError, CudakitError, LaunchError, TemplateError
+from cudakit.errors import ArgumentError, CompileError, CudakitError, EmulationError, LaunchError, TemplateError
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.places import DEVICES, place_of
 from cudakit.tuning.arrays import Outputs, on_place
@@ -23,8 +25,8 @@ from cudakit.tuning.variants import Variants
 _HOPELESS = 1.5
 #: Most rounds in which the best candidates are measured again, in turns.
 _ROUNDS = 10
-#: Most threads of a launch that is run again on the emulator.
-_MOST_THREADS = 1 << 16
+#: Most threads, and most steps, of a launch that is run again on the emulator.
+_MOST_THREADS, _MOST_STEPS = 1 << 16, 20_000
 
 
 class Trials:
@@ -47,6 +49,8 @@ class Trials:
     ----------
     candidates : list of Candidate
         All candidates that were tried, in order.
+    seconds : dict of str to float
+        Time of the search: waiting for compiles, loading, checking, measuring, comparing and confirming.
     """
 
     def __init__(
@@ -66,6 +70,16 @@ class Trials:
         self._outputs: Outputs | None = None
         self._expected: Expected | None = None
         self._fastest = float("inf")
+        self.seconds: dict[str, float] = {}
+
+    @contextlib.contextmanager
+    def timed(self, phase: str) -> Iterator[None]:
+        """Add the time of a block to `seconds`."""
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - begun
 
     @property
     def right(self) -> list[Candidate]:
@@ -83,10 +97,15 @@ class Trials:
         candidate = Candidate(point, "failed")
         self.candidates.append(candidate)
         try:
-            ahead.wait(point)
-            plan = self._plan(candidate)
-            if self._is_right(candidate, plan):
-                self._measure(candidate, plan)
+            with self.timed("compile"):
+                ahead.wait(point)
+            with self.timed("load"):
+                plan = self._plan(candidate)
+            with self.timed("check"):
+                is_right = self._is_right(candidate, plan)
+            if is_right:
+                with self.timed("measure"):
+                    self._measure(candidate, plan)
         except LaunchError as error:
             candidate.state, candidate.why = "invalid", str(error)
         except (CompileError, TemplateError) as error:
@@ -197,13 +216,18 @@ class Trials:
         assert self._outputs is not None
         kernel = self.variants.kernel(candidate.point)
         config = self.variants.config(candidate.point, self._values)
-        here = face.stream(check="raise")
+        here = face.stream(check="raise", step_budget=_MOST_STEPS)
         arguments = self._outputs.host_arguments()
         threads = _threads_of(config)
         if threads > _MOST_THREADS:
             return f"left out: {threads:,} threads; at most {_MOST_THREADS:,} are run"
-        kernel(here, config, *arguments)
-        here.sync()
+        try:
+            kernel(here, config, *arguments)
+            here.sync()
+        except EmulationError as error:
+            if "steps is used up" in str(error):
+                return f"no finding in the first {_MOST_STEPS:,} steps"
+            raise
         return "right"
 
 

@@ -98,14 +98,16 @@ def tune(
         ended = _search(trials, strategy_used, ahead, budget)
     confirmed = dict[str, str]()
     with contextlib.suppress(KeyboardInterrupt):
-        trials.compare(trials.right[:_FINALISTS])
+        with trials.timed("compare"):
+            trials.compare(trials.right[:_FINALISTS])
         while trials.right and (winner := trials.right[0]):
-            confirmed = trials.confirm(winner, seed)
+            with trials.timed("confirm"):
+                confirmed = trials.confirm(winner, seed)
             if winner.state == "right":
                 break
     if not trials.right:
         raise none_right(kernel, trials.candidates)
-    return Tuned(variants, trials.candidates, trials.objective, ended, confirmed)
+    return Tuned(variants, trials.candidates, trials.objective, ended, confirmed, trials.seconds)
 
 
 def _search(trials: Trials, strategy: Strategy, ahead: Ahead, budget: int | timedelta | None) -> str:

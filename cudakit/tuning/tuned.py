@@ -78,6 +78,8 @@ class Tuned(Reported):
         Why the search ended: ``"exhausted"``, ``"budget"`` or ``"interrupted"``.
     confirmed : dict of str to str
         Results of the winner on fresh data, and on the emulator with all checks.
+    seconds : dict of str to float
+        Time of the search by phase: ``compile`` is waiting, ``load``, ``check``, ``measure``, ``compare``, ``confirm``.
     """
 
     def __init__(
@@ -87,12 +89,13 @@ class Tuned(Reported):
         objective: Objective,
         ended: str,
         confirmed: dict[str, str],
+        seconds: dict[str, float],
     ) -> None:
         self.table = sorted(candidates, key=_rank)
         self.best: Point = self.table[0].point
         self.kernel = variants.kernel(self.best)
         self.objective, self.unit = objective.name, objective.unit
-        self.ended, self.confirmed = ended, confirmed
+        self.ended, self.confirmed, self.seconds = ended, confirmed, seconds
         self._variants = variants
         self._configs: dict[Any, Config | Cover] = {}
 
@@ -115,6 +118,7 @@ class Tuned(Reported):
     def _parts(self) -> Iterable[Part]:
         right = [candidate for candidate in self.table if candidate.state == "right"]
         yield f"{self.kernel.name}: {len(self.table)} candidates tried, {len(right)} right; ended: {self.ended}"
+        yield "seconds: " + ", ".join(f"{phase} {seconds:.1f}" for phase, seconds in self.seconds.items())
         yield from (f"{name}: {outcome}" for name, outcome in self.confirmed.items())
         names = list(self.best)
         heads = (*names, "state", f"{self.objective} in {self.unit}", "interval", "runs", "registers", "why")
@@ -140,6 +144,7 @@ class Tuned(Reported):
             "unit": self.unit,
             "ended": self.ended,
             "confirmed": self.confirmed,
+            "seconds": self.seconds,
             "best": self.best,
             "table": [dataclasses.asdict(candidate) for candidate in self.table],
         }
