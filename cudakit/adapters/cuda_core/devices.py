@@ -11,7 +11,7 @@ from cuda.core import ContextOptions, EventOptions, StreamOptions
 from cuda.core._utils.cuda_utils import ComputeCapability
 
 from cudakit.adapters import emulated_device
-from cudakit.adapters.cuda_core.faults import CoreError, MadeByOthers
+from cudakit.adapters.cuda_core.faults import Closeable, CoreError, MadeByOthers
 from cudakit.adapters.cuda_core.graphs import GraphBuilder
 from cudakit.adapters.cuda_core.memory import DeviceMemoryResource, MemoryResource
 from cudakit.adapters.cuda_core.parts import parts
@@ -45,16 +45,10 @@ class DeviceProperties(MadeByOthers):
         return [name for name in dir(Real) if not name.startswith("_")]
 
 
-class Context(MadeByOthers):
+class Context(MadeByOthers, Closeable):
     """A stand-in for ``cuda.core.Context``: the one device has one."""
 
-    is_closed = False
     is_green = False
-
-    @property
-    def handle(self) -> int:
-        """Number of the context."""
-        return id(self)
 
     @property
     def device(self) -> Device:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
 
 import cuda.core
 
@@ -43,6 +44,37 @@ class MadeByOthers:
                 f"{cls.__name__} objects cannot be instantiated directly. Methods of cuda.core make them."
             )
         return super().__new__(cls)
+
+
+class Closeable:
+    """A base of objects with a number, which are closed by hand. What an object has made stays."""
+
+    is_closed: bool = False
+
+    @property
+    def handle(self) -> int:
+        """Number of the object; 0 once it is closed."""
+        return 0 if self.is_closed else id(self)
+
+    def close(self) -> None:
+        """Close the object."""
+        self.is_closed = True
+
+
+def raising(text: str) -> Callable[..., NoReturn]:
+    """Return a function that raises: what it does needs a GPU."""
+
+    def call(*arguments: Any, **keywords: Any) -> NoReturn:
+        raise CoreError(text)
+
+    return call
+
+
+def unavailable(name: str, text: str, *makers: str) -> Any:
+    """Return a class whose constructor and class methods raise: it needs a GPU's driver."""
+    methods: dict[str, Any] = {maker: staticmethod(raising(f"{name}.{maker}: {text}")) for maker in makers}
+    methods |= {"__init__": raising(f"{name}: {text}"), "__doc__": f"A stand-in for ``{name}``, which raises: {text}."}
+    return type(name, (), methods)
 
 
 def of_options(options_class: type[Options], options: Any, noun: str) -> Options:

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 from cuda.core.graph import GraphCompleteOptions, GraphDebugPrintOptions
 
-from cudakit.adapters.cuda_core.faults import CoreError, MadeByOthers, of_options
+from cudakit.adapters.cuda_core.faults import Closeable, CoreError, MadeByOthers, of_options
 from cudakit.adapters.cuda_core.streams import Stream, stream_of
 from cudakit.emulator.face import EmulatedEvent, EmulatedShape, EmulatedStream
 from cudakit.errors import LaunchError, shortened
@@ -348,30 +348,18 @@ class GraphBuilder(MadeByOthers):
         raise CoreError("GraphBuilder.graph_definition: the emulator builds graphs by launches, not node by node")
 
 
-class Graph(MadeByOthers):
+class Graph(MadeByOthers, Closeable):
     """A stand-in for ``cuda.core.graph.Graph``."""
-
-    is_closed: bool
 
     def __init__(self, builder: GraphBuilder) -> None:
         self._take(builder)
-        self.is_closed = False
         self._last: Any = None
 
     def _take(self, builder: GraphBuilder) -> None:
         self._steps, self._first, self._conditions = list(builder.steps), builder.stream, list(builder.conditions)
 
-    @property
-    def handle(self) -> int:
-        """Number of the graph; 0 once it is closed."""
-        return 0 if self.is_closed else id(self)
-
     def __getitem__(self, node: Any) -> NoReturn:
         raise CoreError("graph[node]: the emulator builds graphs by launches, which make no nodes")
-
-    def close(self) -> None:
-        """Close the graph."""
-        self.is_closed = True
 
     def update(self, source: Any) -> None:
         """Take the steps of another builder, which ended building."""
@@ -398,13 +386,3 @@ class Graph(MadeByOthers):
         for step in self._steps:
             step.run(play)
         self._last = target.record()
-
-
-class GraphDefinition:
-    """A stand-in for ``cuda.core.graph.GraphDefinition``, which raises: the emulator builds graphs by launches."""
-
-    def __init__(self) -> None:
-        raise CoreError(
-            "GraphDefinition builds a graph node by node, which needs a GPU's driver; without one use "
-            "device.create_graph_builder()"
-        )

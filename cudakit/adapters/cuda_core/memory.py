@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from cuda.core import DeviceMemoryResourceOptions, ManagedMemoryResourceOptions, PinnedMemoryResourceOptions
 
-from cudakit.adapters.cuda_core.faults import CoreError, of_options
+from cudakit.adapters.cuda_core.faults import Closeable, CoreError, of_options, raising
 from cudakit.adapters.cuda_core.parts import parts
 from cudakit.adapters.cuda_core.streams import stream_of
 from cudakit.emulator.face import as_device, room
@@ -16,6 +16,7 @@ from cudakit.memory import memory
 
 _CPU, _CUDA, _PINNED, _MANAGED = 1, 2, 3, 13
 _FILL_SIZES = (1, 2, 4)
+_OTHER_PROCESS = "shares memory between processes: that needs a GPU's driver"
 
 
 def array_at(address: int) -> Any:
@@ -279,12 +280,12 @@ class MemoryResource:
         raise TypeError("MemoryResource.device_id is for derived classes")
 
 
-class _Resource(MemoryResource):
+class _Resource(MemoryResource, Closeable):
     """A memory resource of the emulator, of one type of memory."""
 
     _memory_type: Any = "device"
     _needs_stream = True
-    is_closed = is_ipc_enabled = is_mapped = False
+    is_ipc_enabled = is_mapped = False
     uuid = None
 
     def allocate(self, size: int, *, stream: Any = None) -> Buffer:
@@ -314,29 +315,10 @@ class _Resource(MemoryResource):
     def close(self) -> None:
         """Do nothing: the memory is the emulator's."""
 
-    @property
-    def handle(self) -> int:
-        """Number of the resource."""
-        return id(self)
-
-    @property
-    def allocation_handle(self) -> NoReturn:
-        """Raise: memory of the emulator stays in its process."""
-        raise _other_process("allocation_handle")
-
-    @classmethod
-    def from_allocation_handle(cls, *arguments: Any) -> NoReturn:
-        """Raise: memory of the emulator stays in its process."""
-        raise _other_process("from_allocation_handle")
-
-    @staticmethod
-    def from_registry(uuid: Any) -> NoReturn:
-        """Raise: memory of the emulator stays in its process."""
-        raise _other_process("from_registry")
-
-    def register(self, uuid: Any) -> NoReturn:
-        """Raise: memory of the emulator stays in its process."""
-        raise _other_process("register")
+    allocation_handle = property(raising(f"allocation_handle {_OTHER_PROCESS}"))
+    from_allocation_handle = staticmethod(raising(f"from_allocation_handle {_OTHER_PROCESS}"))
+    from_registry = staticmethod(raising(f"from_registry {_OTHER_PROCESS}"))
+    register = staticmethod(raising(f"register {_OTHER_PROCESS}"))
 
     @property
     def is_handle_owned(self) -> bool:
@@ -379,7 +361,7 @@ class _Resource(MemoryResource):
 
 
 class PoolAttributes:
-    """A stand-in for a memory pool's attributes: bytes in use, as the emulator counts them."""
+    """A stand-in for a memory pool's attributes: bytes in use, as the emulator counts them. No memory is kept free."""
 
     reuse_follow_event_dependencies = reuse_allow_opportunistic = reuse_allow_internal_dependencies = True
     release_threshold = 0
@@ -401,43 +383,20 @@ class PoolAttributes:
     reserved_mem_high = used_mem_high
 
 
-class GraphMemoryResourceAttributes:
-    """A stand-in for the attributes of a `GraphMemoryResource`: its bytes in use, and their peaks."""
-
-    def __init__(self) -> None:
-        self._peak = 0
-
-    @property
-    def used_mem_current(self) -> int:
-        """Bytes in use."""
-        return room().usage("device").used
+class GraphMemoryResourceAttributes(PoolAttributes):
+    """A stand-in for the attributes of a `GraphMemoryResource`, whose peaks are counted from 0 again at will."""
 
     @property
     def used_mem_high(self) -> int:
-        """Most bytes that were in use at once, since it was set to 0."""
-        return max(self._peak, self.used_mem_current)
+        """Bytes in use: the emulator counts no peak of a graph's memory."""
+        return self.used_mem_current
 
     @used_mem_high.setter
     def used_mem_high(self, value: int) -> None:
         if value != 0:
-            raise AttributeError(f"Attribute 'used_mem_high' may only be set to zero (got {value}).")
-        self._peak = 0
+            raise AttributeError(f"Attributes of peaks may only be set to zero (got {value}).")
 
-    @property
-    def reserved_mem_current(self) -> int:
-        """Bytes in use: no memory is kept free."""
-        return self.used_mem_current
-
-    @property
-    def reserved_mem_high(self) -> int:
-        """Most bytes that were in use at once, since it was set to 0."""
-        return self.used_mem_high
-
-    @reserved_mem_high.setter
-    def reserved_mem_high(self, value: int) -> None:
-        if value != 0:
-            raise AttributeError(f"Attribute 'reserved_mem_high' may only be set to zero (got {value}).")
-        self._peak = 0
+    reserved_mem_high = used_mem_high
 
 
 class DeviceMemoryResource(_Resource):
@@ -474,15 +433,6 @@ class LegacyPinnedMemoryResource(_Resource):
     _memory_type, _needs_stream = "pinned", False
 
 
-class SynchronousMemoryResource(_Resource):
-    """A stand-in for cuda.core's resource of devices without pools."""
-
-    _needs_stream = False
-
-    def __init__(self, device_id: Any = 0) -> None:
-        super().__init__()
-
-
 class GraphMemoryResource(_Resource):
     """A stand-in for ``cuda.core.GraphMemoryResource``: memory for launches of a graph. The device has one."""
 
@@ -510,13 +460,9 @@ class GraphMemoryResource(_Resource):
         """Do nothing: the emulator keeps no free memory."""
 
 
-_GRAPH_ATTRIBUTES = GraphMemoryResourceAttributes()
-
-
-def _other_process(name: str) -> CoreError:
-    return CoreError(f"{name} shares memory between processes: that needs a GPU's driver")
+_GRAPH_ATTRIBUTES = GraphMemoryResourceAttributes("device")
 
 
 def _no_ipc(options: Any) -> None:
     if getattr(options, "ipc_enabled", False):
-        raise CoreError("ipc_enabled shares memory between processes: that needs a GPU's driver")
+        raise CoreError(f"ipc_enabled {_OTHER_PROCESS}")

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import cuda.core as real
 from cuda.core.typing import CompilerBackendType
 
-from cudakit.adapters.cuda_core.faults import CoreCompileError, CoreError, MadeByOthers, of_options
+from cudakit.adapters.cuda_core.faults import Closeable, CoreCompileError, CoreError, MadeByOthers, of_options
 from cudakit.adapters.cuda_core.parts import parts
 from cudakit.emulator import face
 from cudakit.errors import CudakitError, shortened
@@ -80,10 +80,8 @@ def _format_of(target_type: Any, allowed: Sequence[str], subject: str) -> str:
     return name
 
 
-class Program:
+class Program(Closeable):
     """A stand-in for ``cuda.core.Program``."""
-
-    is_closed: bool
 
     def __init__(self, code: str | bytes | bytearray, code_type: str, options: Any = None) -> None:
         source_type = str(code_type).lower()
@@ -95,7 +93,7 @@ class Program:
         self._options = of_options(ProgramOptions, _own(ProgramOptions, options), "Program options")
         if source_type == "ptx" and self._options.extra_sources is not None:
             raise ValueError("extra_sources is for NVVM IR")
-        self._code, self._code_type, self.is_closed = code, source_type, False
+        self._code, self._code_type = code, source_type
         self.pch_status: Any = None
 
     def __repr__(self) -> str:
@@ -106,15 +104,6 @@ class Program:
         """Compiler of the program."""
         name = {"c++": "NVRTC", "ptx": "NVJITLINK", "nvvm": "NVVM"}[self._code_type]
         return CompilerBackendType[name]
-
-    @property
-    def handle(self) -> int:
-        """Number of the program; 0 once it is closed."""
-        return 0 if self.is_closed else id(self)
-
-    def close(self) -> None:
-        """Close the program. Code that it has compiled stays."""
-        self.is_closed = True
 
     def compile(
         self,
@@ -497,10 +486,8 @@ def _registered(kernel: Kernel) -> int:
     return id(kernel)
 
 
-class Linker:
+class Linker(Closeable):
     """A stand-in for ``cuda.core.Linker``: it joins the PTX of its inputs, which the emulator links."""
-
-    is_closed: bool
 
     def __init__(self, *object_codes: ObjectCode, options: Any = None) -> None:
         if not object_codes:
@@ -509,7 +496,7 @@ class Linker:
             if not isinstance(code, ObjectCode):
                 raise TypeError(f"Linker takes ObjectCode, got {shortened(code)}")
         self._options = of_options(LinkerOptions, _own(LinkerOptions, options), "Linker options")
-        self._codes, self.is_closed = object_codes, False
+        self._codes = object_codes
 
     def link(self, target_type: Any) -> ObjectCode:
         """Link to ``"cubin"`` or ``"ptx"``. The code of either is the joined PTX."""
@@ -526,15 +513,6 @@ class Linker:
     def get_info_log(self) -> str:
         """Return an empty text."""
         return ""
-
-    def close(self) -> None:
-        """Close the linker."""
-        self.is_closed = True
-
-    @property
-    def handle(self) -> int:
-        """Number of the linker."""
-        return id(self)
 
     @property
     def backend(self) -> CompilerBackendType:

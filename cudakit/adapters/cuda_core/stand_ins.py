@@ -36,11 +36,14 @@ _TABLE: dict[str, dict[ModuleType, str]] = {
         programs: "Kernel Linker LinkerOptions ObjectCode Program ProgramOptions",
         resources: "DeviceResources SMResource",
         streams: "Event LEGACY_DEFAULT_STREAM PER_THREAD_DEFAULT_STREAM Stream",
-        textures: "GraphicsResource TensorMapDescriptor",
-        unavailable: "ManagedBuffer VirtualMemoryResource WorkqueueResource",
+        textures: "TensorMapDescriptor",
+        unavailable: "GraphicsResource ManagedBuffer VirtualMemoryResource WorkqueueResource",
     },
-    "cuda.core.graph": {graphs: "Graph GraphBuilder GraphCondition GraphDefinition"},
-    "cuda.core.texture": {textures: "MipmappedArray OpaqueArray ResourceDescriptor SurfaceObject TextureObject"},
+    "cuda.core.graph": {graphs: "Graph GraphBuilder GraphCondition", unavailable: "GraphDefinition"},
+    "cuda.core.texture": {
+        textures: "OpaqueArray ResourceDescriptor SurfaceObject TextureObject",
+        unavailable: "MipmappedArray",
+    },
     "cuda.core.utils": {
         views: "StridedMemoryView args_viewable_as_strided_memory copy_batch discard_batch discard_prefetch_batch "
         "prefetch_batch"

@@ -8,7 +8,7 @@ from typing import Any
 
 from cuda.core import EventOptions, StreamOptions
 
-from cudakit.adapters.cuda_core.faults import CoreError, MadeByOthers, of_options
+from cudakit.adapters.cuda_core.faults import Closeable, CoreError, MadeByOthers, of_options
 from cudakit.adapters.cuda_core.parts import parts
 from cudakit.adapters.cupy.streams import BaseStream, ExternalStream
 from cudakit.emulator.face import EmulatedEvent, EmulatedStream, EmulatorPlace
@@ -18,20 +18,19 @@ _LOWEST, _HIGHEST = 0, -5
 _streams: weakref.WeakValueDictionary[int, Stream] = weakref.WeakValueDictionary()
 
 
-class Event(MadeByOthers, EmulatedEvent):
+class Event(MadeByOthers, Closeable, EmulatedEvent):
     """A stand-in for ``cuda.core.Event``. Two events have no time between them: subtraction gives NaN."""
 
-    is_closed: bool
     is_recorded: bool
 
-    __slots__ = ("__weakref__", "_options", "is_closed", "is_recorded")
+    __slots__ = ("_options", "is_recorded")
 
     def __init__(self, stream: Stream, options: EventOptions | None = None, is_recorded: bool = True) -> None:
         self._options = of_options(EventOptions, options, "Event options")
         if self._options.ipc_enabled:
             raise CoreError("an event for other processes (ipc_enabled) needs a GPU's driver")
         super().__init__(stream)
-        self.is_closed, self.is_recorded = False, is_recorded
+        self.is_recorded = is_recorded
 
     def record_on(self, stream: EmulatedStream) -> None:
         """Record the event again, for all work that `stream` has so far."""
@@ -59,11 +58,6 @@ class Event(MadeByOthers, EmulatedEvent):
 
     def __repr__(self) -> str:
         return f"<Event handle={self.handle:#x} on the emulator>"
-
-    @property
-    def handle(self) -> int:
-        """Number of the event; 0 once it is closed."""
-        return 0 if self.is_closed else id(self)
 
     @property
     def is_timing_enabled(self) -> bool:
@@ -99,10 +93,6 @@ class Event(MadeByOthers, EmulatedEvent):
     def context(self) -> Any:
         """Context of the one device."""
         return parts.CONTEXT
-
-    def close(self) -> None:
-        """Close the event."""
-        self.is_closed = True
 
 
 class Stream(MadeByOthers, EmulatedStream):
@@ -186,8 +176,7 @@ class Stream(MadeByOthers, EmulatedStream):
 
     def close(self) -> None:
         """Close the stream, after its work is done."""
-        if not self.is_closed:
-            self.is_closed = True
+        self.is_closed = True
 
     @staticmethod
     def from_handle(handle: Any) -> Stream:

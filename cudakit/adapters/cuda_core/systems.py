@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from cudakit.adapters.cuda_core.devices import Device
-from cudakit.adapters.cuda_core.faults import CoreError
+from cudakit.adapters.cuda_core.faults import raising
 
 CUDA_BINDINGS_NVML_IS_COMPATIBLE = False
 
@@ -25,7 +26,7 @@ def get_user_mode_driver_version() -> tuple[int, ...]:
 def get_driver_version(kernel_mode: bool = False) -> tuple[int, ...]:
     """Return the version of CUDA that the installed bindings are for; older versions have this name."""
     if kernel_mode:
-        raise _no_driver("get_driver_version(kernel_mode=True)")
+        _no_driver("get_driver_version(kernel_mode=True)")()
     return get_user_mode_driver_version()
 
 
@@ -34,43 +35,17 @@ def get_driver_version_full(kernel_mode: bool = False) -> tuple[int, ...]:
     return (*get_driver_version(kernel_mode), 0)
 
 
-def _no_driver(name: str) -> CoreError:
-    return CoreError(f"cuda.core.system.{name} asks NVIDIA's driver, and there is none")
+def _no_driver(name: str) -> Callable[..., NoReturn]:
+    return raising(f"cuda.core.system.{name} asks NVIDIA's driver, and there is none")
 
 
-def get_kernel_mode_driver_version() -> NoReturn:
-    """Raise: there is no driver."""
-    raise _no_driver("get_kernel_mode_driver_version")
-
-
-def get_driver_branch() -> NoReturn:
-    """Raise: there is no driver."""
-    raise _no_driver("get_driver_branch")
-
-
-def get_nvml_version() -> NoReturn:
-    """Raise: there is no driver."""
-    raise _no_driver("get_nvml_version")
-
-
-def get_process_name(pid: int) -> NoReturn:
-    """Raise: there is no driver."""
-    raise _no_driver("get_process_name")
-
-
-def get_topology_common_ancestor(*devices: Any) -> NoReturn:
-    """Raise: there is no driver."""
-    raise _no_driver("get_topology_common_ancestor")
-
-
-def get_p2p_status(*arguments: Any) -> NoReturn:
-    """Raise: there is no driver."""
-    raise _no_driver("get_p2p_status")
-
-
-def register_events(*arguments: Any) -> NoReturn:
-    """Raise: there is no driver."""
-    raise _no_driver("register_events")
+get_kernel_mode_driver_version: Callable[..., NoReturn] = _no_driver("get_kernel_mode_driver_version")
+get_driver_branch: Callable[..., NoReturn] = _no_driver("get_driver_branch")
+get_nvml_version: Callable[..., NoReturn] = _no_driver("get_nvml_version")
+get_process_name: Callable[..., NoReturn] = _no_driver("get_process_name")
+get_topology_common_ancestor: Callable[..., NoReturn] = _no_driver("get_topology_common_ancestor")
+get_p2p_status: Callable[..., NoReturn] = _no_driver("get_p2p_status")
+register_events: Callable[..., NoReturn] = _no_driver("register_events")
 
 
 class SystemDevice:

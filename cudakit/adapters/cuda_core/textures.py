@@ -9,7 +9,7 @@ import numpy as np
 from cuda.core import TensorMapDescriptorOptions
 from cuda.core.texture import OpaqueArrayOptions, TextureObjectOptions
 
-from cudakit.adapters.cuda_core.faults import CoreError, of_options
+from cudakit.adapters.cuda_core.faults import Closeable, CoreError, of_options
 from cudakit.adapters.cuda_core.memory import Buffer
 from cudakit.adapters.cuda_core.parts import parts
 from cudakit.adapters.cuda_core.streams import stream_of
@@ -18,10 +18,9 @@ from cudakit.errors import shortened
 from cudakit.memory import memory, textures
 
 
-class _Closeable:
+class _Closeable(Closeable):
     """A resource of the device that is closed by hand or by a ``with`` block."""
 
-    is_closed: bool = False
     _emulated: Any
 
     @property
@@ -33,10 +32,6 @@ class _Closeable:
     def device(self) -> Any:
         """The one device."""
         return parts.Device(0)
-
-    def close(self) -> None:
-        """Close the object."""
-        self.is_closed = True
 
     def __enter__(self) -> Any:
         return self
@@ -99,13 +94,6 @@ class OpaqueArray(_Closeable):
         """Copy to a buffer or to host memory of the same size, and return it."""
         self._copy(dst, stream, False)
         return dst
-
-
-class MipmappedArray:
-    """A stand-in for ``cuda.core.texture.MipmappedArray``, which raises: the emulator has no mipmaps."""
-
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        raise CoreError("MipmappedArray: the emulator has no mipmaps; use OpaqueArray")
 
 
 class ResourceDescriptor:
@@ -266,20 +254,3 @@ class TensorMapDescriptor:
 
     def __repr__(self) -> str:
         return "<TensorMapDescriptor on the emulator>"
-
-
-class GraphicsResource:
-    """A stand-in for ``cuda.core.GraphicsResource``, which raises: the emulator shares nothing with OpenGL."""
-
-    def __init__(self) -> None:
-        raise CoreError("GraphicsResource shares memory with OpenGL, and needs a GPU")
-
-    @classmethod
-    def from_gl_buffer(cls, gl_buffer: int, **keywords: Any) -> NoReturn:
-        """Raise: the emulator shares nothing with OpenGL."""
-        raise CoreError("GraphicsResource.from_gl_buffer shares memory with OpenGL, and needs a GPU")
-
-    @classmethod
-    def from_gl_image(cls, image: int, target: int, **keywords: Any) -> NoReturn:
-        """Raise: the emulator shares nothing with OpenGL."""
-        raise CoreError("GraphicsResource.from_gl_image shares memory with OpenGL, and needs a GPU")

@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
-from cudakit.adapters.cuda_core.faults import CoreError
+from cudakit.adapters.cuda_core.faults import unavailable
 
-
-class _Unavailable:
-    """A class whose constructor raises."""
-
-    _advice = ""
-
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        raise CoreError(f"cuda.core.{type(self).__name__} needs a GPU's driver; {self._advice}")
-
-
-class ManagedBuffer(_Unavailable):
-    """A stand-in for ``cuda.core.ManagedBuffer``, which raises."""
-
-    _advice = "without one ManagedMemoryResource().allocate(size, stream=stream) gives a Buffer"
-
-    @classmethod
-    def from_handle(cls, *arguments: Any, **keywords: Any) -> NoReturn:
-        """Raise: the memory would be the driver's."""
-        raise CoreError(f"cuda.core.ManagedBuffer.from_handle needs a GPU's driver; {cls._advice}")
-
-
-class VirtualMemoryResource(_Unavailable):
-    """A stand-in for ``cuda.core.VirtualMemoryResource``, which raises."""
-
-    _advice = "without one use DeviceMemoryResource(device)"
-
-
-class WorkqueueResource(_Unavailable):
-    """A stand-in for ``cuda.core.WorkqueueResource``, which raises."""
-
-    _advice = "the emulator has no work queues"
+_OPENGL = "memory is shared with OpenGL, which needs a GPU"
+GraphDefinition: Any = unavailable(
+    "GraphDefinition", "a graph of nodes needs a GPU's driver; without one use device.create_graph_builder()"
+)
+GraphicsResource: Any = unavailable("GraphicsResource", _OPENGL, "from_gl_buffer", "from_gl_image")
+ManagedBuffer: Any = unavailable(
+    "ManagedBuffer",
+    "needs a GPU's driver; without one ManagedMemoryResource().allocate(size, stream=stream) gives a Buffer",
+    "from_handle",
+)
+MipmappedArray: Any = unavailable("MipmappedArray", "the emulator has no mipmaps; use OpaqueArray")
+VirtualMemoryResource: Any = unavailable(
+    "VirtualMemoryResource", "needs a GPU's driver; without one use DeviceMemoryResource(device)"
+)
+WorkqueueResource: Any = unavailable("WorkqueueResource", "the emulator has no work queues")
