@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -49,11 +50,6 @@ def memcpy(dst: int, src: int, size: int, direction: int) -> None:
     sides = {0: (False, False), _TO_DEVICE: (True, False), _TO_HOST: (False, True), _ON_DEVICE: (True, True)}
     target, source = sides.get(int(direction), (None, None))
     _as_bytes(dst, size, target)[...] = _as_bytes(src, size, source).copy()
-
-
-def memcpyAsync(dst: int, src: int, size: int, direction: int, stream: int = 0) -> None:
-    """Copy bytes between addresses."""
-    CAPTURE.do(functools.partial(memcpy, dst, src, size, direction))
 
 
 def memcpy2D(dst: int, dpitch: int, src: int, spitch: int, width: int, height: int, direction: int) -> None:
@@ -104,31 +100,39 @@ def memGetInfo() -> tuple[int, int]:
     return device.Device().mem_info
 
 
+#: Properties of a device, and the driver's names of these attributes.
+_OTHER_NAMES = """
+sharedMemPerBlock max_shared_memory_per_block, regsPerBlock max_registers_per_block
+totalConstMem total_constant_memory, major compute_capability_major, minor compute_capability_minor
+multiProcessorCount multiprocessor_count, kernelExecTimeoutEnabled kernel_exec_timeout, ECCEnabled ecc_enabled
+pciBusID pci_bus_id, pciDeviceID pci_device_id, pciDomainID pci_domain_id, memoryBusWidth global_memory_bus_width
+maxThreadsPerMultiProcessor max_threads_per_multiprocessor, isMultiGpuBoard multi_gpu_board, deviceOverlap gpu_overlap
+sharedMemPerMultiprocessor max_shared_memory_per_multiprocessor
+sharedMemPerBlockOptin max_shared_memory_per_block_optin, memPitch max_pitch
+regsPerMultiprocessor max_registers_per_multiprocessor, maxBlocksPerMultiProcessor max_blocks_per_multiprocessor
+"""
+_SAME_NAMES = """
+warpSize maxThreadsPerBlock clockRate textureAlignment texturePitchAlignment surfaceAlignment integrated
+canMapHostMemory computeMode concurrentKernels tccDriver memoryClockRate l2CacheSize cooperativeLaunch managedMemory
+unifiedAddressing asyncEngineCount concurrentManagedAccess pageableMemoryAccess globalL1CacheSupported
+localL1CacheSupported streamPrioritiesSupported computePreemptionSupported singleToDoublePrecisionPerfRatio
+hostNativeAtomicSupported
+"""
+_PROPERTIES = {
+    **dict(map(str.split, _OTHER_NAMES.strip().replace("\n", ",").split(","))),
+    **{name: re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower() for name in _SAME_NAMES.split()},
+}
+
+
 def getDeviceProperties(device_id: int = 0) -> dict[str, Any]:
     """Return the properties of the emulated device, with CUDA's names."""
-    facts = device.Device(device_id).attributes
-    grid = tuple(facts[f"MaxGridDim{axis}"] for axis in "XYZ")
-    block = tuple(facts[f"MaxBlockDim{axis}"] for axis in "XYZ")
+    device.Device(device_id)
+    facts = emulated_device.attributes()
     return {
         "name": emulated_device.NAME.encode(), "totalGlobalMem": emulated_device.TOTAL_BYTES,
-        "sharedMemPerBlock": facts["MaxSharedMemoryPerBlock"], "regsPerBlock": facts["MaxRegistersPerBlock"],
-        "warpSize": facts["WarpSize"], "maxThreadsPerBlock": facts["MaxThreadsPerBlock"], "maxThreadsDim": block,
-        "maxGridSize": grid, "clockRate": facts["ClockRate"], "totalConstMem": facts["TotalConstantMemory"],
-        "major": facts["ComputeCapabilityMajor"], "minor": facts["ComputeCapabilityMinor"],
-        "textureAlignment": facts["TextureAlignment"], "texturePitchAlignment": facts["TexturePitchAlignment"],
-        "surfaceAlignment": facts["SurfaceAlignment"], "multiProcessorCount": facts["MultiProcessorCount"],
-        "kernelExecTimeoutEnabled": 0, "integrated": 0, "canMapHostMemory": 1, "computeMode": 0,
-        "concurrentKernels": 1, "ECCEnabled": facts["EccEnabled"], "pciBusID": 1, "pciDeviceID": 0, "pciDomainID": 0,
-        "tccDriver": 0, "memoryClockRate": facts["MemoryClockRate"], "memoryBusWidth": facts["GlobalMemoryBusWidth"],
-        "l2CacheSize": facts["L2CacheSize"], "maxThreadsPerMultiProcessor": facts["MaxThreadsPerMultiProcessor"],
-        "isMultiGpuBoard": 0, "cooperativeLaunch": 1, "managedMemory": 1, "unifiedAddressing": 1,
-        "deviceOverlap": facts["GpuOverlap"], "asyncEngineCount": facts["AsyncEngineCount"],
-        "sharedMemPerMultiprocessor": facts["MaxSharedMemoryPerMultiprocessor"],
-        "sharedMemPerBlockOptin": facts["MaxSharedMemoryPerBlockOptin"], "memPitch": facts["MaxPitch"],
-        "regsPerMultiprocessor": facts["MaxRegistersPerMultiprocessor"], "concurrentManagedAccess": 1,
-        "pageableMemoryAccess": 0, "globalL1CacheSupported": 1, "localL1CacheSupported": 1,
-        "streamPrioritiesSupported": 1, "computePreemptionSupported": 1, "singleToDoublePrecisionPerfRatio": 2,
-        "maxBlocksPerMultiProcessor": facts["MaxBlocksPerMultiprocessor"], "hostNativeAtomicSupported": 0,
+        **{f"max{name}": tuple(facts[f"max_{noun}_dim_{axis}"] for axis in "xyz")
+           for name, noun in (("ThreadsDim", "block"), ("GridSize", "grid"))},
+        **{name: facts.get(attribute, 0) for name, attribute in _PROPERTIES.items()},
     }  # fmt: skip
 
 
@@ -206,63 +210,41 @@ def _nothing(*arguments: Any) -> None:
     """Do nothing: all work is done at its call."""
 
 
+def _enqueued(function: Callable[..., None], count: int) -> Callable[..., None]:
+    """Return the function that enqueues a function of `count` arguments on a stream, its last argument."""
+    return lambda *arguments, **stream: CAPTURE.do(functools.partial(function, *arguments[:count]))
+
+
+def memcpyPeer(dst: int, there: int, src: int, here: int, size: int) -> None:
+    """Copy bytes between addresses of devices."""
+    memcpy(dst, src, size, _ON_DEVICE)
+
+
+_NAMED: tuple[Callable[..., Any], ...] = (
+    memcpy, memcpy2D, memcpyPeer, memset, malloc, mallocManaged, hostAlloc, free, memGetInfo, getDeviceProperties,
+    deviceGetAttribute, setDevice, eventElapsedTime, eventRecord, eventDestroy,
+)  # fmt: skip
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **{
-        function.__name__: function
-        for function in (
-            memcpy,
-            memcpyAsync,
-            memcpy2D,
-            memset,
-            malloc,
-            mallocManaged,
-            hostAlloc,
-            free,
-            memGetInfo,
-            getDeviceProperties,
-            deviceGetAttribute,
-            setDevice,
-            eventElapsedTime,
-            eventRecord,
-            eventDestroy,
-        )
-    },
-    "memcpy2DAsync": lambda *arguments: memcpy2D(*arguments[:-1]),
-    "memsetAsync": lambda ptr, value, size, stream=0: CAPTURE.do(functools.partial(memset, ptr, value, size)),
-    "memcpyPeer": lambda dst, there, src, here, size: memcpy(dst, src, size, _ON_DEVICE),
-    "memcpyPeerAsync": lambda dst, there, src, here, size, stream=0: memcpy(dst, src, size, _ON_DEVICE),
-    "mallocAsync": lambda size, stream=0: malloc(size),
-    "freeAsync": lambda ptr, stream=0: free(ptr),
-    "freeHost": free,
-    "pointerGetAttributes": PointerAttributes,
-    "getDevice": lambda: 0,
-    "getDeviceCount": lambda: 1,
-    "deviceSynchronize": finish,
-    "deviceCanAccessPeer": lambda here, there: 0,
+    **{function.__name__: function for function in _NAMED},
+    "memcpyAsync": _enqueued(memcpy, 4), "memcpy2DAsync": _enqueued(memcpy2D, 7), "memsetAsync": _enqueued(memset, 3),
+    "memcpyPeerAsync": _enqueued(memcpyPeer, 5), "mallocAsync": lambda size, stream=0: malloc(size),
+    "freeAsync": lambda ptr, stream=0: free(ptr), "freeHost": free, "pointerGetAttributes": PointerAttributes,
+    "getDevice": lambda: 0, "getDeviceCount": lambda: 1, "deviceCanAccessPeer": lambda here, there: 0,
     "deviceGetPCIBusId": lambda device_id: device.Device(device_id).pci_bus_id,
     "deviceGetByPCIBusId": lambda number: device.Device.from_pci_bus_id(number).id,
-    "streamCreate": _new_stream,
-    "streamCreateWithFlags": _new_stream,
-    "streamCreateWithPriority": _new_stream,
+    **dict.fromkeys(("streamCreate", "streamCreateWithFlags", "streamCreateWithPriority"), _new_stream),
+    **dict.fromkeys(("eventCreate", "eventCreateWithFlags"), _new_event),
+    **dict.fromkeys(("deviceSynchronize", "streamSynchronize", "eventSynchronize"), finish),
+    **dict.fromkeys(("streamQuery", "eventQuery"), lambda handle: True),
+    **dict.fromkeys(("streamGetPriority", "streamGetFlags"), lambda stream: 0),
+    **dict.fromkeys(("runtimeGetVersion", "driverGetVersion"), lambda: _VERSION),
+    **dict.fromkeys(
+        ("streamWaitEvent", "profilerStart", "profilerStop", "memPrefetchAsync", "memAdvise"), _nothing
+    ),
     "streamDestroy": lambda stream: _owned.pop(-stream, None) and None,
-    "streamSynchronize": finish,
-    "streamQuery": lambda stream: True,
-    "streamWaitEvent": _nothing,
-    "streamGetPriority": lambda stream: 0,
-    "streamGetFlags": lambda stream: 0,
     "streamIsCapturing": lambda stream: CAPTURE.actions is not None,
     "launchHostFunc": lambda stream, callback, argument: CAPTURE.do(lambda: callback(argument)),
-    "eventCreate": _new_event,
-    "eventCreateWithFlags": _new_event,
-    "eventSynchronize": finish,
-    "eventQuery": lambda event: True,
-    "runtimeGetVersion": lambda: _VERSION,
-    "driverGetVersion": lambda: _VERSION,
-    "profilerStart": _nothing,
-    "profilerStop": _nothing,
-    "memPrefetchAsync": _nothing,
-    "memAdvise": _nothing,
-}
+}  # fmt: skip
 
 
 def module() -> ModuleType:
