@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cudakit.errors import ArgumentError
 from cudakit.jit.launch.launch import accesses
 from cudakit.jit.specialise.specialise import BoundParameter
 from cudakit.memory.host_arrays import HostArray
@@ -94,15 +95,42 @@ class Outputs:
                     continue
                 array = self.arguments[number]
                 byte = _NAN_BYTE if array.dtype.kind in "fcV" else _BYTE
-                xp.ravel(array).view(xp.uint8)[...] = byte
+                if array.flags.c_contiguous:
+                    xp.ravel(array).view(xp.uint8)[...] = byte
+                else:
+                    array[...] = np.frombuffer(bytes([byte] * array.itemsize), array.dtype)[0]
 
-    def results(self) -> dict[int, np.ndarray]:
-        """Return host copies of the arrays that the kernel may write, by the number of the argument."""
-        return {number: np.array(to_host(self.arguments[number], self.stream)) for number in self._originals}
+    def results(self) -> dict[int, Any]:
+        """Return copies of the arrays that the kernel may write, by the number of the argument."""
+        with self._place.using(self.stream) as xp:
+            return {number: xp.array(self.arguments[number], copy=True) for number in self._originals}
 
-    def originals(self) -> dict[int, np.ndarray]:
-        """Return host copies of the original contents of these arrays."""
-        return {number: np.array(to_host(array, self.stream)) for number, array in self._originals.items()}
+    def first_difference(
+        self, expected: Mapping[int, Any], results: Mapping[int, Any] | None = None, tolerance: float | None = None
+    ) -> Difference | None:
+        """Return the first element that is not as expected, by argument and position; None if all are.
+
+        Without `results`, the original contents are compared.
+        """
+        results = self._originals if results is None else results
+        with self._place.using(self.stream) as xp:
+            for number, reference in expected.items():
+                right = close(reference, results[number], tolerance, xp)
+                if not right.all():
+                    position = tuple(int(i) for i in np.unravel_index(int(xp.argmin(right)), right.shape))
+                    element, obtained = reference[position].item(), results[number][position].item()
+                    return Difference(self.names[number], position, element, obtained, int((~right).sum()))
+        return None
+
+    def like(self, number: int, array: Any) -> Any:
+        """Return an array of the caller for comparison with an output: at its place, with its dtype."""
+        host = to_host(array, self.stream) if hasattr(array, "__cuda_array_interface__") else np.asarray(array)
+        target = self.arguments[number]
+        if host.shape != target.shape:
+            raise ArgumentError(
+                f"check: {self.names[number]} has shape {tuple(target.shape)}, the expected array {host.shape}"
+            )
+        return to_device(host.astype(target.dtype), self.stream)
 
     def host_arguments(self) -> list[Any]:
         """Return the original arguments, arrays as host copies."""
@@ -123,35 +151,24 @@ class Outputs:
                     self.arguments[number] = fresh
 
 
-def first_difference(
-    names: dict[int, str], expected: dict[int, np.ndarray], results: dict[int, np.ndarray], tolerance: float | None
-) -> Difference | None:
-    """Return the first element that is not as expected, by argument and position; None if all are."""
-    for number, reference in expected.items():
-        right = close(reference, results[number], tolerance)
-        if not right.all():
-            index = tuple(int(i) for i in np.unravel_index(int(np.argmin(right)), right.shape))
-            return Difference(names[number], index, reference[index], results[number][index], int((~right).sum()))
-    return None
-
-
-def close(expected: np.ndarray, result: np.ndarray, tolerance: float | None = None) -> np.ndarray:
-    """Return where two arrays agree: exactly, or for floating-point numbers within a tolerance.
+def close(expected: Any, result: Any, tolerance: float | None = None, xp: Any = np) -> Any:
+    """Return where two arrays of a place agree: exactly, or for floating-point numbers within a tolerance.
 
     The default tolerance is ε^⅔ of the dtype, relative to the expected element and to the root mean square of all:
     results of sums depend on their order. NaN agrees with NaN.
     """
     if expected.dtype.kind not in "fcV" or expected.dtype.fields:
-        return np.asarray(expected == result)
-    wide = np.complex128 if expected.dtype.kind == "c" else np.float64
+        return xp.asarray(expected == result)
+    wide = xp.complex128 if expected.dtype.kind == "c" else xp.float64
     reference, obtained = expected.astype(wide), result.astype(wide)
     if tolerance is None:
         tolerance = _epsilon(expected.dtype) ** (2 / 3)
-    finite = np.abs(reference[np.isfinite(reference)])
-    scale = float(np.sqrt(np.mean(finite**2))) if finite.size else 0.0
+    is_finite = xp.isfinite(reference)
+    squares = xp.where(is_finite, xp.abs(reference), 0) ** 2
+    scale = xp.sqrt(squares.sum() / max(1, int(is_finite.sum())))
     with np.errstate(invalid="ignore"):
-        near = np.abs(obtained - reference) <= tolerance * (np.abs(reference) + scale)
-    return np.asarray(near | (reference == obtained) | (np.isnan(reference) & np.isnan(obtained)))
+        near = xp.abs(obtained - reference) <= tolerance * (xp.abs(reference) + scale)
+    return xp.asarray(near | (reference == obtained) | (xp.isnan(reference) & xp.isnan(obtained)))
 
 
 def _epsilon(dtype: np.dtype) -> float:

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from cudakit.errors import ArgumentError
-from cudakit.memory.memory import to_host
-from cudakit.tuning.arrays import Difference, Outputs, first_difference
+from cudakit.tuning.arrays import Difference, Outputs
 
 
 class Expected:
@@ -33,9 +30,9 @@ class Expected:
         self, outputs: Outputs, check: Any, reference: Callable[[], None] | None, tolerance: float | None
     ) -> None:
         self._outputs, self._check, self._tolerance = outputs, check, tolerance
-        self._original: dict[int, np.ndarray] | None = None
+        self._original: dict[int, Any] | None = None
         #: Expected contents after a run on poison; None if the results depend on the original contents.
-        self._poisoned: dict[int, np.ndarray] | None = None
+        self._poisoned: dict[int, Any] | None = None
         self._is_known = False
         if reference is not None:
             self._original, self._poisoned = self._results(reference)
@@ -55,19 +52,19 @@ class Expected:
             self._learn(poisoned)
         return None if self._poisoned is None else self._first(self._poisoned, poisoned)
 
-    def _learn(self, poisoned: dict[int, np.ndarray]) -> None:
+    def _learn(self, poisoned: dict[int, Any]) -> None:
         """Find out by a right candidate whether results depend on the original contents of the outputs."""
         assert self._original is not None
         self._is_known = True
         if self._first(self._original, poisoned) is None:
             self._poisoned = self._original
-        elif self._first(self._original, self._outputs.originals()) is None:
+        elif self._outputs.first_difference(self._original, None, self._tolerance) is None:
             raise ArgumentError(
                 "the arrays hold the expected results before the launch, so that a kernel that writes nothing would be "
                 "right: pass arrays with other contents"
             )
 
-    def _results(self, run: Callable[[], None]) -> tuple[dict[int, np.ndarray], dict[int, np.ndarray]]:
+    def _results(self, run: Callable[[], None]) -> tuple[dict[int, Any], dict[int, Any]]:
         pair = []
         for prepare in (self._outputs.restore, self._outputs.poison):
             prepare()
@@ -75,10 +72,10 @@ class Expected:
             pair.append(self._outputs.results())
         return pair[0], pair[1]
 
-    def _first(self, expected: dict[int, np.ndarray], results: dict[int, np.ndarray]) -> Difference | None:
-        return first_difference(self._outputs.names, expected, results, self._tolerance)
+    def _first(self, expected: dict[int, Any], results: dict[int, Any]) -> Difference | None:
+        return self._outputs.first_difference(expected, results, self._tolerance)
 
-    def _of_caller(self) -> dict[int, np.ndarray]:
+    def _of_caller(self) -> dict[int, Any]:
         """Return the caller's expected outputs by the number of the argument, checked."""
         arrays = self._check(*self._outputs.host_arguments()) if callable(self._check) else self._check
         arrays = list(arrays) if isinstance(arrays, tuple | list) else [arrays]
@@ -87,16 +84,4 @@ class Expected:
             raise ArgumentError(
                 f"check: expected {len(names)} arrays, for {', '.join(names.values())}; got {len(arrays)}"
             )
-        expected = {}
-        for (number, name), array in zip(names.items(), arrays, strict=True):
-            host = _host(array, self._outputs.stream)
-            target = self._outputs.arguments[number]
-            if host.shape != target.shape:
-                raise ArgumentError(f"check: {name} has shape {tuple(target.shape)}, the expected array {host.shape}")
-            expected[number] = host.astype(target.dtype)
-        return expected
-
-
-def _host(array: Any, stream: Any) -> np.ndarray:
-    is_on_device = hasattr(array, "__cuda_array_interface__")
-    return to_host(array, stream) if is_on_device else np.asarray(array)
+        return {number: self._outputs.like(number, array) for number, array in zip(names, arrays, strict=True)}

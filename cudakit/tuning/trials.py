@@ -26,7 +26,7 @@ _HOPELESS = 1.5
 #: Most rounds in which the best candidates are measured again, in turns.
 _ROUNDS = 10
 #: Most threads, and most steps, of a launch that is run again on the emulator.
-_MOST_THREADS, _MOST_STEPS = 1 << 16, 20_000
+_MOST_THREADS, _MOST_STEPS = 1 << 16, 5_000
 
 
 class Trials:
