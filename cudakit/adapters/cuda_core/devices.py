@@ -7,11 +7,11 @@ import threading
 import uuid as uuids
 from typing import Any
 
-from cuda.core import ContextOptions, EventOptions, StreamOptions
+from cuda.core import EventOptions, StreamOptions
 from cuda.core._utils.cuda_utils import ComputeCapability
 
 from cudakit.adapters import emulated_device
-from cudakit.adapters.cuda_core.faults import Closeable, CoreError, MadeByOthers
+from cudakit.adapters.cuda_core.faults import Closeable, CoreError, MadeByOthers, raising
 from cudakit.adapters.cuda_core.graphs import GraphBuilder
 from cudakit.adapters.cuda_core.memory import DeviceMemoryResource, MemoryResource
 from cudakit.adapters.cuda_core.parts import parts
@@ -116,15 +116,8 @@ class Device:
         if not _devices.is_current:
             raise CoreError("Device 0 is not yet initialized in this thread: call device.set_current() first")
 
-    @property
-    def device_id(self) -> int:
-        """0."""
-        return 0
-
-    @property
-    def pci_bus_id(self) -> str:
-        """Address of the emulated device."""
-        return "0000:01:00.0"
+    device_id = 0
+    pci_bus_id = "0000:01:00.0"
 
     def can_access_peer(self, peer: Device | int) -> bool:
         """Return False: a device is no peer of its own."""
@@ -211,11 +204,7 @@ class Device:
         _devices.is_current = True
         return CONTEXT if ctx is not None and had else None
 
-    def create_context(self, options: ContextOptions | None = None) -> Context:
-        """Raise: the emulator has one context."""
-        raise CoreError(
-            "Device.create_context makes a green context, which divides a GPU's multiprocessors: needs a GPU"
-        )
+    create_context = raising("Device.create_context divides a GPU's multiprocessors by a green context: needs a GPU")
 
     def create_stream(self, obj: Any = None, options: StreamOptions | None = None) -> Stream:
         """Return a new stream, or the stream that an object with ``__cuda_stream__`` names."""
@@ -249,9 +238,9 @@ class Device:
         """Return an array for textures and surfaces."""
         return OpaqueArray(options)
 
-    def create_mipmapped_array(self, options: Any) -> Any:
-        """Raise: the emulator has no mipmaps."""
-        raise CoreError("Device.create_mipmapped_array: the emulator has no mipmaps; use create_opaque_array")
+    create_mipmapped_array = raising(
+        "Device.create_mipmapped_array: the emulator has no mipmaps; use create_opaque_array"
+    )
 
     def create_texture_object(self, *, resource: Any, options: Any = None) -> Any:
         """Return a texture, for a kernel's parameter ``cudaTextureObject_t``."""

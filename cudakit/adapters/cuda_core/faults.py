@@ -61,11 +61,11 @@ class Closeable:
         self.is_closed = True
 
 
-def raising(text: str) -> Callable[..., NoReturn]:
-    """Return a function that raises: what it does needs a GPU."""
+def raising(text: str, error_class: type[Exception] = CoreError) -> Callable[..., NoReturn]:
+    """Return a function that raises: what it does needs a GPU, or a derived class."""
 
     def call(*arguments: Any, **keywords: Any) -> NoReturn:
-        raise CoreError(text)
+        raise error_class(text)
 
     return call
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from cuda.core.graph import GraphCompleteOptions, GraphDebugPrintOptions
 
-from cudakit.adapters.cuda_core.faults import Closeable, CoreError, MadeByOthers, of_options
+from cudakit.adapters.cuda_core.faults import Closeable, CoreError, MadeByOthers, of_options, raising
 from cudakit.adapters.cuda_core.streams import Stream, stream_of
 from cudakit.emulator.face import EmulatedEvent, EmulatedShape, EmulatedStream
 from cudakit.errors import LaunchError, shortened
@@ -342,10 +342,9 @@ class GraphBuilder(MadeByOthers):
 
         self.steps.append(Step("host callback", run))
 
-    @property
-    def graph_definition(self) -> NoReturn:
-        """Raise: the emulator has no graphs by nodes."""
-        raise CoreError("GraphBuilder.graph_definition: the emulator builds graphs by launches, not node by node")
+    graph_definition: Any = property(
+        raising("GraphBuilder.graph_definition: the emulator builds graphs by launches, not node by node")
+    )
 
 
 class Graph(MadeByOthers, Closeable):
@@ -358,8 +357,7 @@ class Graph(MadeByOthers, Closeable):
     def _take(self, builder: GraphBuilder) -> None:
         self._steps, self._first, self._conditions = list(builder.steps), builder.stream, list(builder.conditions)
 
-    def __getitem__(self, node: Any) -> NoReturn:
-        raise CoreError("graph[node]: the emulator builds graphs by launches, which make no nodes")
+    __getitem__ = raising("graph[node]: the emulator builds graphs by launches, which make no nodes")
 
     def update(self, source: Any) -> None:
         """Take the steps of another builder, which ended building."""

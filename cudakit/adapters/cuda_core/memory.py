@@ -85,15 +85,8 @@ class Buffer:
             room().register(host)
         return Buffer._of(host, mr, owner)
 
-    @classmethod
-    def from_ipc_descriptor(cls, mr: Any, ipc_descriptor: Any, *, stream: Any = None) -> Buffer:
-        """Raise: memory of the emulator stays in its process."""
-        raise CoreError("Buffer.from_ipc_descriptor needs a GPU's driver: memory of the emulator stays in its process")
-
-    @property
-    def ipc_descriptor(self) -> Any:
-        """Raise: memory of the emulator stays in its process."""
-        raise CoreError("Buffer.ipc_descriptor needs a GPU's driver: memory of the emulator stays in its process")
+    from_ipc_descriptor = staticmethod(raising(f"Buffer.from_ipc_descriptor {_OTHER_PROCESS}"))
+    ipc_descriptor: Any = property(raising(f"Buffer.ipc_descriptor {_OTHER_PROCESS}"))
 
     def live_bytes(self) -> Any:
         """Return the memory as an array of bytes.
@@ -103,7 +96,6 @@ class Buffer:
         RuntimeError
             If the buffer is closed.
         """
-        """Return the memory as an array of bytes; a closed buffer has none."""
         if self.is_closed:
             raise RuntimeError("the buffer is closed")
         return self._array
@@ -264,20 +256,11 @@ class MemoryResource:
         """Free a buffer: derived classes do."""
         raise TypeError("MemoryResource.deallocate is for derived classes")
 
-    @property
-    def is_device_accessible(self) -> bool:
-        """Whether kernels reach the memory."""
-        raise TypeError("MemoryResource.is_device_accessible is for derived classes")
-
-    @property
-    def is_host_accessible(self) -> bool:
-        """Whether the host reaches the memory."""
-        raise TypeError("MemoryResource.is_host_accessible is for derived classes")
-
-    @property
-    def device_id(self) -> int:
-        """Device of the memory."""
-        raise TypeError("MemoryResource.device_id is for derived classes")
+    is_device_accessible: Any = property(
+        raising("MemoryResource.is_device_accessible is for derived classes", TypeError)
+    )
+    is_host_accessible: Any = property(raising("MemoryResource.is_host_accessible is for derived classes", TypeError))
+    device_id: Any = property(raising("MemoryResource.device_id is for derived classes", TypeError))
 
 
 class _Resource(MemoryResource, Closeable):
@@ -285,7 +268,9 @@ class _Resource(MemoryResource, Closeable):
 
     _memory_type: Any = "device"
     _needs_stream = True
-    is_ipc_enabled = is_mapped = False
+    is_ipc_enabled = is_mapped = is_handle_owned = False
+    is_device_accessible = True
+    numa_id = -1
     uuid = None
 
     def allocate(self, size: int, *, stream: Any = None) -> Buffer:
@@ -321,19 +306,9 @@ class _Resource(MemoryResource, Closeable):
     register = staticmethod(raising(f"register {_OTHER_PROCESS}"))
 
     @property
-    def is_handle_owned(self) -> bool:
-        """Whether the resource has a pool of its own."""
-        return False
-
-    @property
     def attributes(self) -> Any:
         """Bytes in use."""
         return PoolAttributes(self._memory_type)
-
-    @property
-    def is_device_accessible(self) -> bool:
-        """Whether kernels reach the memory: True."""
-        return True
 
     @property
     def is_host_accessible(self) -> bool:
@@ -350,11 +325,6 @@ class _Resource(MemoryResource, Closeable):
     def device_id(self) -> int:
         """Device of the memory; -1 for memory of the host."""
         return 0 if self._memory_type == "device" else -1
-
-    @property
-    def numa_id(self) -> int:
-        """-1: the host's memory is one."""
-        return -1
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} on the emulator>"

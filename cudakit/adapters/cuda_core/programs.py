@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import cuda.core as real
 from cuda.core.typing import CompilerBackendType
 
-from cudakit.adapters.cuda_core.faults import Closeable, CoreCompileError, CoreError, MadeByOthers, of_options
+from cudakit.adapters.cuda_core.faults import Closeable, CoreCompileError, CoreError, MadeByOthers, of_options, raising
 from cudakit.adapters.cuda_core.parts import parts
 from cudakit.emulator import face
 from cudakit.errors import CudakitError, shortened
@@ -219,7 +219,9 @@ class ObjectCode(MadeByOthers):
 
     signatures: dict[str, str]
 
+    ptx: str
     code_type: str
+    name: str
 
     def __init__(
         self,
@@ -233,13 +235,8 @@ class ObjectCode(MadeByOthers):
     ) -> None:
         if "cudaGraphSetConditional" in ptx and _SET_CONDITION not in ptx:
             ptx += _SET_CONDITION
-        self._ptx, self.code_type, self._name = ptx, code_type, name
+        self.ptx, self.code_type, self.name = ptx, code_type, name
         self._mapping, self._bytes, self.signatures, self._make = dict(mapping), code, dict(signatures), make
-
-    @property
-    def name(self) -> str:
-        """Name of the code, for messages."""
-        return self._name
 
     @property
     def symbol_mapping(self) -> dict[str, bytes]:
@@ -258,7 +255,7 @@ class ObjectCode(MadeByOthers):
         if self._bytes is None:
             assert self._make is not None
             self._bytes = self._make()
-            _ptx_of[_digest(self._bytes)] = self._ptx
+            _ptx_of[_digest(self._bytes)] = self.ptx
         return self._bytes
 
     @property
@@ -267,18 +264,11 @@ class ObjectCode(MadeByOthers):
         return self._bytes is not None and not self._bytes.startswith(b"\x7fELF")
 
     @property
-    def ptx(self) -> str:
-        """PTX that the emulator runs."""
-        return self._ptx
-
-    @property
     def handle(self) -> int:
         """Number of the code."""
         return id(self)
 
-    def get_module(self) -> Any:
-        """Raise: there is no driver, which has modules."""
-        raise CoreError("ObjectCode.get_module returns a module of CUDA's driver, and there is none")
+    get_module = raising("ObjectCode.get_module returns a module of CUDA's driver, and there is none")
 
     def get_kernel(self, name: str | bytes) -> Kernel:
         """Return a kernel by its name, or by its name expression.
@@ -294,7 +284,7 @@ class ObjectCode(MadeByOthers):
             )
         shown = name.decode() if isinstance(name, bytes) else name
         symbol = self._mapping.get(shown, shown.encode()).decode()
-        entries = [function.name for function in parsed(self._ptx).functions.values() if function.is_entry]
+        entries = [function.name for function in parsed(self.ptx).functions.values() if function.is_entry]
         if symbol not in entries:
             raise CoreError(
                 f"CUDA_ERROR_NOT_FOUND: the code has no kernel {shown}; it has {', '.join(entries) or 'none'}. "
@@ -309,7 +299,7 @@ class ObjectCode(MadeByOthers):
     def __reduce__(self) -> tuple[Any, ...]:
         code = None if self._bytes is None and self._make is not None else self._bytes
         return _restored, (
-            self._ptx, self.code_type, self._name, self._mapping, code or self.content(), self.signatures,
+            self.ptx, self.code_type, self.name, self._mapping, code or self.content(), self.signatures,
         )  # fmt: skip
 
     @classmethod
@@ -510,16 +500,11 @@ class Linker(Closeable):
         """Return an empty text: errors are raised."""
         return ""
 
-    def get_info_log(self) -> str:
-        """Return an empty text."""
-        return ""
+    get_info_log = get_error_log
 
-    @property
-    def backend(self) -> CompilerBackendType:
-        """nvJitLink, which links for a GPU."""
-        return CompilerBackendType.NVJITLINK
+    backend = CompilerBackendType.NVJITLINK
 
     @classmethod
     def which_backend(cls) -> CompilerBackendType:
         """Return nvJitLink, which links for a GPU."""
-        return CompilerBackendType.NVJITLINK
+        return cls.backend

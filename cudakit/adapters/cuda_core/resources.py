@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
-from cudakit.adapters.cuda_core.faults import CoreError, MadeByOthers
+from cudakit.adapters.cuda_core.faults import CoreError, MadeByOthers, raising
 from cudakit.adapters.cuda_core.parts import parts
 from cudakit.adapters.cuda_core.programs import Kernel, parsed
 from cudakit.emulator.face import EmulatorPlace
@@ -82,14 +82,11 @@ class KernelAttributes(MadeByOthers):
         return 48 * 1024 - self.shared_size_bytes
 
     @property
-    def ptx_version(self) -> int:
-        """Arch of the PTX, 90 for sm_90."""
-        return self.binary_version
-
-    @property
     def binary_version(self) -> int:
-        """Arch of the machine code, 90 for sm_90."""
+        """Arch of the machine code, and of the PTX: 90 for sm_90."""
         return int(re.sub(r"\D", "", EmulatorPlace().limits().arch))
+
+    ptx_version = binary_version
 
     def _cluster(self, axis: int) -> int:
         sides = self._kernel.function.directives.get("reqnctapercluster", ())
@@ -180,10 +177,7 @@ class DeviceResources(MadeByOthers):
         resource: SMResource = SMResource()
         return resource
 
-    @property
-    def workqueue(self) -> NoReturn:
-        """Raise: the emulator has no work queues."""
-        raise CoreError("DeviceResources.workqueue: the emulator has no work queues")
+    workqueue: Any = property(raising("DeviceResources.workqueue: the emulator has no work queues"))
 
 
 class SMResource(MadeByOthers):
@@ -202,6 +196,4 @@ class SMResource(MadeByOthers):
         """Number of the resource."""
         return id(self)
 
-    def split(self, options: Any, *, dry_run: bool = False) -> NoReturn:
-        """Raise: the emulator has one context."""
-        raise CoreError("SMResource.split divides a GPU's multiprocessors, and needs a GPU")
+    split = raising("SMResource.split divides a GPU's multiprocessors, and needs a GPU")

@@ -8,7 +8,7 @@ from typing import Any
 
 from cuda.core import EventOptions, StreamOptions
 
-from cudakit.adapters.cuda_core.faults import Closeable, CoreError, MadeByOthers, of_options
+from cudakit.adapters.cuda_core.faults import Closeable, CoreError, MadeByOthers, of_options, raising
 from cudakit.adapters.cuda_core.parts import parts
 from cudakit.adapters.cupy.streams import BaseStream, ExternalStream
 from cudakit.emulator.face import EmulatedEvent, EmulatedStream, EmulatorPlace
@@ -69,20 +69,11 @@ class Event(MadeByOthers, Closeable, EmulatedEvent):
         """Whether the event was made with ``blocking_sync``."""
         return bool(self._options.blocking_sync)
 
-    @property
-    def is_ipc_enabled(self) -> bool:
-        """False: an event of the emulator stays in its process."""
-        return False
-
-    @property
-    def ipc_descriptor(self) -> Any:
-        """Raise: an event of the emulator stays in its process."""
-        raise RuntimeError("Event is not IPC-enabled")
-
-    @classmethod
-    def from_ipc_descriptor(cls, ipc_descriptor: Any) -> Event:
-        """Raise: an event of the emulator stays in its process."""
-        raise CoreError("Event.from_ipc_descriptor needs a GPU's driver: the emulator is one process's")
+    is_ipc_enabled = False
+    ipc_descriptor: Any = property(raising("Event is not IPC-enabled", RuntimeError))
+    from_ipc_descriptor = staticmethod(
+        raising("Event.from_ipc_descriptor needs a GPU's driver: events stay in a process")
+    )
 
     @property
     def device(self) -> Any:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from cuda.core import TensorMapDescriptorOptions
 from cuda.core.texture import OpaqueArrayOptions, TextureObjectOptions
 
-from cudakit.adapters.cuda_core.faults import Closeable, CoreError, of_options
+from cudakit.adapters.cuda_core.faults import Closeable, CoreError, of_options, raising
 from cudakit.adapters.cuda_core.memory import Buffer
 from cudakit.adapters.cuda_core.parts import parts
 from cudakit.adapters.cuda_core.streams import stream_of
@@ -126,10 +126,7 @@ class ResourceDescriptor:
             raise TypeError(f"from_opaque_array takes an OpaqueArray, got {shortened(array)}")
         return cls._of("array", array, array.format, array.num_channels)
 
-    @classmethod
-    def from_mipmapped_array(cls, mipmapped_array: Any) -> NoReturn:
-        """Raise: the emulator has no mipmaps."""
-        raise CoreError("ResourceDescriptor.from_mipmapped_array: the emulator has no mipmaps")
+    from_mipmapped_array = staticmethod(raising("ResourceDescriptor.from_mipmapped_array: the emulator has no mipmaps"))
 
     @classmethod
     def from_linear(

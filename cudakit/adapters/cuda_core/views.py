@@ -105,31 +105,20 @@ class StridedMemoryView:
         return f"StridedMemoryView({', '.join(f'{name}={getattr(self, name)}' for name in names)})"
 
     @classmethod
-    def from_dlpack(cls, obj: Any, stream_ptr: Any = None) -> StridedMemoryView:
-        """Return a view of an object with ``__dlpack__``."""
+    def from_any_interface(cls, obj: Any, stream_ptr: Any = None) -> StridedMemoryView:
+        """Return a view of any array, or of a buffer."""
         _require_stream(stream_ptr)
         view: StridedMemoryView = cls._of(obj)
         return view
 
-    @classmethod
-    def from_cuda_array_interface(cls, obj: Any, stream_ptr: Any = None) -> StridedMemoryView:
-        """Return a view of an array of the device."""
-        _require_stream(stream_ptr)
-        view: StridedMemoryView = cls._of(obj)
-        return view
+    from_dlpack = from_any_interface
+    from_cuda_array_interface = from_any_interface
 
     @classmethod
     def from_array_interface(cls, obj: Any) -> StridedMemoryView:
         """Return a view of an array of the host."""
         view: StridedMemoryView = cls._of(obj)
         view.device_id = 0  # as cuda.core: the current device
-        return view
-
-    @classmethod
-    def from_any_interface(cls, obj: Any, stream_ptr: Any = None) -> StridedMemoryView:
-        """Return a view of any array, or of a buffer."""
-        _require_stream(stream_ptr)
-        view: StridedMemoryView = cls._of(obj)
         return view
 
     @classmethod
@@ -229,11 +218,8 @@ def copy_batch(stream: Any, srcs: Sequence[Buffer], dsts: Sequence[Buffer], *, o
 
 
 def prefetch_batch(*arguments: Any, **keywords: Any) -> None:
-    """Do nothing: memory of the emulator is in one place."""
+    """Do nothing: memory of the emulator is in one place, and discarded memory may keep its content."""
 
 
-def discard_batch(*arguments: Any, **keywords: Any) -> None:
-    """Do nothing: discarded memory may keep its content."""
-
-
-discard_prefetch_batch = discard_batch
+discard_batch = prefetch_batch
+discard_prefetch_batch = prefetch_batch
