@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
@@ -34,6 +34,7 @@ from cudakit.types.shown import ShownSignature, Table, html
 if TYPE_CHECKING:
     from cudakit.jit.compile.assemble import Explained
     from cudakit.kernel.globals import Globals
+    from cudakit.tuning.by_size import TunedKernel
 
 
 class Module:
@@ -601,6 +602,36 @@ class Kernel(functools.partial[None]):
         result = self._calls.plan(stream, config, args)
         result.recipe = Recipe(self, config)
         return result
+
+    def tuned(
+        self, space: Mapping[str, Sequence[Any]], *, by: str | Sequence[str] = (), config: Any = None, **search: Any
+    ) -> TunedKernel:
+        """Return a kernel that finds its best variant for each size class at the first call, and keeps the result.
+
+        Parameters
+        ----------
+        space : dict of str to list
+            Parameter → values, as for `ck.tune`.
+        by : str or sequence of str
+            Parameters of the kernel whose powers of two make the size class.
+        config : Config, Cover, LaunchConfig or callable, optional
+            Launch configuration, as for `ck.tune`.
+        **search : object
+            Other parameters of `ck.tune`: ``where``, ``check``, ``objective``, ``budget`` and so on.
+
+        Returns
+        -------
+        TunedKernel
+            It is called without a configuration: ``scale(stream, x, y, 2.0, n)``.
+
+        Notes
+        -----
+        ``CUDAKIT_TUNE=kept`` never searches: without a kept result the first point of the space is used, with a
+        warning. ``CUDAKIT_TUNE=off`` always uses the first point.
+        """
+        from cudakit.tuning.by_size import TunedKernel  # most programs tune nothing
+
+        return TunedKernel(self, space, by, config, **search)
 
     def attributes(
         self, *types: Any, block: int | None = None, shared_bytes: int = 0

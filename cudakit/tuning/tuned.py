@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import Config, Cover
@@ -61,6 +61,16 @@ class Candidate:
     why: str = ""
 
 
+class _Nothing(NamedTuple):
+    """The objective of a result without a search."""
+
+    name: str = ""
+    unit: str = ""
+
+
+_NONE: Any = _Nothing()
+
+
 class Tuned(Reported):
     """The result of `ck.tune`. It is called as the kernel is, without a configuration: ``tuned(stream, *arguments)``.
 
@@ -99,6 +109,11 @@ class Tuned(Reported):
         self._variants = variants
         self._configs: dict[Any, Config | Cover] = {}
 
+    @classmethod
+    def of_point(cls, variants: Variants, point: Point, reason: str) -> Tuned:
+        """Return the result of no search: one point, and why it was taken."""
+        return cls(variants, [Candidate(point, "right", why=reason)], _NONE, "not searched", {}, {})
+
     def config(self, *arguments: Any) -> Config | Cover:
         """Return the configuration of the best point for a call's arguments."""
         values = self._variants.values(arguments) if self._variants.of_call else {}
@@ -113,7 +128,8 @@ class Tuned(Reported):
 
     def __repr__(self) -> str:
         first = self.table[0]
-        return f"<Tuned {self.kernel.name}: {first.value:,.4g} {self.unit} at {_shown(self.best)}>"
+        value = "" if first.value is None else f"{first.value:,.4g} {self.unit} at "
+        return f"<Tuned {self.kernel.name}: {value}{_shown(self.best)}>"
 
     def _parts(self) -> Iterable[Part]:
         right = [candidate for candidate in self.table if candidate.state == "right"]

@@ -89,7 +89,7 @@ def test_dir_of_a_public_module_has_its_names_only(name: str) -> None:
 def test_nothing_of_the_inside_is_seen_of_a_kernel() -> None:
     kernel = ck.Kernel("__global__ void f(int* x) {}")
     face = "arch attributes compile from_file from_ptx from_template globals module name options plan prepare ptx sass"
-    more = "dispatcher explain signature source specialization with_options"
+    more = "dispatcher explain signature source specialization specialization_of tuned with_options"
     assert set(dir(kernel)) == {*face.split(), *more.split()}
     of_module = {name for name in dir(kernel.module) if not name.startswith("_")}
     face = "arch declarations from_file from_template globals kernels options prepare source"

@@ -1,0 +1,155 @@
+"""``kernel.tuned(…)``: a kernel that is tuned at its first call of a size class, and keeps the result."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from cudakit.errors import ArgumentError, CacheWarning, shortened
+from cudakit.jit.load.config import Config, Cover
+from cudakit.memory.host_arrays import HostArray
+from cudakit.places import DEVICES, is_capturing, place_of
+from cudakit.streams import devices, process
+from cudakit.tuning import kept
+from cudakit.tuning.objectives import COUNTERS, objective_of
+from cudakit.tuning.space import Restriction, Space
+from cudakit.tuning.tune import tune
+from cudakit.tuning.tuned import Tuned
+from cudakit.tuning.variants import Configured, Variants
+from cudakit.types.cpp import Pointer
+
+#: Calls that are remembered, each by dtypes and numbers.
+_MOST_READY = 4096
+#: Values of the variable CUDAKIT_TUNE: take the space's first point; take kept results; search for what is not kept.
+MODES = ("off", "kept", "search")
+
+
+def mode() -> str:
+    """Return the mode that CUDAKIT_TUNE names; ``search`` if it is not set.
+
+    Raises
+    ------
+    ArgumentError
+        It has another value.
+    """
+    value = os.environ.get("CUDAKIT_TUNE", "").strip() or "search"
+    if value not in MODES:
+        raise ArgumentError(f"CUDAKIT_TUNE is one of {', '.join(MODES)}; got {shortened(value)}")
+    return value
+
+
+class TunedKernel:
+    """A kernel that finds its best variant for each size class: ``scale(stream, x, y, 2.0, n)``.
+
+    The first call of a size class takes the kept result, or searches. Later calls launch the best variant. A size class
+    has the types of the arguments, the stream's card, and the power of two of each number in `by`.
+
+    `Kernel.tuned` makes it.
+
+    Attributes
+    ----------
+    results : dict
+        Size class → `Tuned`.
+    """
+
+    def __init__(
+        self,
+        kernel: Any,
+        space: Mapping[str, Sequence[Any]],
+        by: Sequence[str] = (),
+        config: Configured = None,
+        where: Restriction | Iterable[Restriction] | None = None,
+        **search: Any,
+    ) -> None:
+        names = [parameter.name for parameter in kernel.signature.parameters or ()]
+        by = (by,) if isinstance(by, str) else tuple(by)
+        if unknown := [name for name in by if name not in names]:
+            raise ArgumentError(f"by: {kernel.name} has no parameter {unknown[0]!r}; it has {', '.join(names)}")
+        self.kernel, self.by = kernel, by
+        self._points = Space(space, where)
+        self._variants = Variants(kernel, self._points, config)
+        self._search = {"space": space, "config": config, "where": where, **search}
+        self._functions = (config, *([where] if callable(where) else where or ()))
+        self._numbers = [names.index(name) for name in by]
+        numbers = sorted({*self._numbers, *(names.index(name) for name in self._variants.of_call)})
+        arrays = [
+            number
+            for number, parameter in enumerate(kernel.signature.parameters or ())
+            if isinstance(parameter.type, Pointer) and number not in numbers
+        ]
+        #: Returns what decides variant and configuration of a call: dtypes of arrays, and some numbers.
+        self._key: Callable[[Sequence[Any]], Any] = eval(
+            f"lambda a: ({''.join(f'a[{n}].dtype, ' for n in arrays)}{''.join(f'a[{n}], ' for n in numbers)})"
+        )
+        self._ready: dict[Any, tuple[Any, Config | Cover]] = {}
+        self.results: dict[tuple[Any, ...], Tuned] = {}
+        self._lock: Any = process.renewed(self, "_lock", threading.RLock)
+
+    def __repr__(self) -> str:
+        return f"<TunedKernel {self.kernel.name}, by {', '.join(self.by) or 'type'}: {len(self.results)} size classes>"
+
+    def __call__(self, stream: Any, *arguments: Any) -> None:
+        try:
+            kernel, config = self._ready[type(stream), self._key(arguments)]
+        except (KeyError, TypeError, AttributeError, IndexError):
+            kernel, config = self._prepared(stream, arguments)
+        kernel(stream, config, *arguments)
+
+    def size_class(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the size class of a call's arguments: dtypes, and the power of two of each number in `by`."""
+        types = [str(value.dtype) for value in arguments if getattr(value, "shape", None)]
+        return (*types, *(int(arguments[number]).bit_length() for number in self._numbers))
+
+    def result(self, stream: Any, *arguments: Any) -> Tuned:
+        """Return the result for a call's size class: of this process, kept, or of a search now."""
+        size_class = (kept.card_of(stream), *self.size_class(arguments))
+        with self._lock:
+            if size_class not in self.results:
+                self.results[size_class] = self._of_class(stream, arguments, size_class)
+            return self.results[size_class]
+
+    def _prepared(self, stream: Any, arguments: Sequence[Any]) -> tuple[Any, Config | Cover]:
+        tuned = self.result(stream, *arguments)
+        pair = tuned.kernel, tuned.config(*arguments)
+        is_plain = not any(isinstance(value, HostArray) for value in arguments)
+        if is_plain and devices.device_count() < 2:
+            if len(self._ready) >= _MOST_READY:
+                self._ready.clear()
+            # An argument that the kernel refuses has no key.
+            with contextlib.suppress(TypeError, AttributeError, IndexError):
+                self._ready[type(stream), self._key(arguments)] = pair
+        return pair
+
+    def _of_class(self, stream: Any, arguments: Sequence[Any], size_class: Sequence[Any]) -> Tuned:
+        objective = self._search.get("objective") or ("time" if place_of(stream) is DEVICES else next(iter(COUNTERS)))
+        chosen = mode()
+        first = kept.first_point(self._points)
+        specialization = self._variants.kernel(first).specialization_of(stream, *arguments)
+        if chosen == "off":
+            return Tuned.of_point(self._variants, first, "CUDAKIT_TUNE is off")
+        records = kept.records_of(self.kernel)
+        name = objective if isinstance(objective, str) else objective.name
+        key = kept.key_of(specialization, self._points, self._functions, size_class, name, stream)
+        record = records.read(key)
+        candidates = None if record is None else kept.candidates_of(record, self._points)
+        if candidates:
+            return Tuned(self._variants, candidates, objective_of(objective, stream), "kept", {}, {})
+        if chosen == "kept" or is_capturing(stream):
+            reason = "CUDAKIT_TUNE is kept" if chosen == "kept" else "the stream is being captured"
+            warnings.warn(
+                f"{self.kernel.name} has no kept result for {size_class} and {reason}: the first point of the space is "
+                "used",
+                CacheWarning,
+                stacklevel=4,
+            )
+            return Tuned.of_point(self._variants, first, reason)
+        tuned = tune(self.kernel, arguments, stream=stream, **{**self._search, "objective": objective})
+        best = tuned.kernel.specialization_of(stream, *arguments)
+        record = kept.record_of(tuned, self._points, best, stream)
+        if record is not None:
+            records.merge(key, record)
+        return tuned

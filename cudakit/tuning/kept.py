@@ -1,0 +1,228 @@
+"""Kept results of searches: files beside the cache of code, valid while nothing that decides them has changed.
+
+A result is found by its key: kernel, types of the arguments, compile options, versions of compiler and package, space,
+launch configuration, size class, objective and card. It is used while the headers that its best point was compiled with
+are unchanged. Two processes that keep results of one key merge their tables.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cudakit.emulator import face
+from cudakit.errors import ArgumentError, CacheWarning
+from cudakit.jit.cache.cache import cache_at
+from cudakit.jit.cache.stages import first_request
+from cudakit.jit.cache.store import Store, hold
+from cudakit.jit.compile.nvrtc import Request, digest_of
+from cudakit.jit.source.closure import Closure
+from cudakit.jit.specialise.specialise import Specialization
+from cudakit.places import DEVICES, place_of
+from cudakit.tuning.space import Point, Space
+from cudakit.tuning.tuned import Candidate, Tuned
+
+#: Increased when records change: older ones are then ignored.
+FORMAT = 1
+_CATEGORY = "tuned"
+_MOST_BYTES = 64 << 20
+_LONGEST_WAIT_S = 10.0
+
+
+class Records:
+    """Results of searches in a folder, or in memory if there is none."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._store = None if folder is None else Store(f"{folder}/tuned", _MOST_BYTES)
+        self._memory: dict[str, dict[str, Any]] = {}
+
+    def read(self, key: str) -> dict[str, Any] | None:
+        """Return the record of a key, or None."""
+        content = None if self._store is None or self._store.distrust() else self._store.read(_CATEGORY, key)
+        if content is None:
+            return self._memory.get(key)
+        record = json.loads(content[1])
+        return record if isinstance(record, dict) and record.get("format") == FORMAT else None
+
+    def merge(self, key: str, record: dict[str, Any]) -> None:
+        """Keep a record. If there is one with the same headers, keep the candidates of both."""
+        self._memory[key] = record
+        if self._store is None or self._store.distrust():
+            return
+        with hold(self._store.path("lock", key), ready=lambda: False, limit_s=_LONGEST_WAIT_S):
+            merged = _merged(self.read(key), record)
+            try:
+                self._store.write(_CATEGORY, key, {"label": merged["kernel"]}, json.dumps(merged).encode())
+            except OSError as error:
+                warnings.warn(
+                    f"the result of tuning {record['kernel']} is kept in this process only: {error}",
+                    CacheWarning,
+                    stacklevel=2,
+                )
+
+    def __iter__(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield all records, each with its key."""
+        keys = (
+            [] if self._store is None else [file.digest for file in self._store.files() if file.category == _CATEGORY]
+        )
+        for key in dict.fromkeys([*keys, *self._memory]):
+            if (record := self.read(key)) is not None:
+                yield key, record
+
+    def export_to(self, path: Path) -> int:
+        """Write all records to a JSON file. Return their number."""
+        records = dict(self)
+        path.write_text(json.dumps({"format": FORMAT, "records": records}, indent=1), encoding="utf-8")
+        return len(records)
+
+    def import_from(self, path: Path) -> int:
+        """Merge the records of a JSON file. Return their number.
+
+        Raises
+        ------
+        ArgumentError
+            The file has no records of this format.
+        """
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+            pairs = [(str(key), dict(record)) for key, record in document["records"].items()]
+            if document["format"] != FORMAT:
+                raise ValueError(f"its format is {document['format']}")
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ArgumentError(f"{path} has no tuning records of format {FORMAT}: {error}") from error
+        for key, record in pairs:
+            self.merge(key, record)
+        return len(pairs)
+
+
+def records_of(kernel: Any) -> Records:
+    """Return the records of a kernel: beside the code that it is compiled to."""
+    folder = cache_at(kernel.options.cache).folder
+    return _RECORDS.setdefault(folder, Records(folder))
+
+
+_RECORDS: dict[Path | None, Records] = {}
+
+
+def key_of(
+    specialization: Specialization,
+    space: Space,
+    functions: Iterable[Any],
+    size_class: Sequence[Any],
+    objective: str,
+    stream: Any,
+) -> str:
+    """Return the key of a result.
+
+    Parameters
+    ----------
+    specialization : Specialization
+        The kernel of the first point of the space for the types of the arguments.
+    space : Space
+        Space that is searched.
+    functions : iterable
+        Functions that decide what a point means, such as the one of the launch configuration.
+    size_class : sequence
+        Class of the arguments' sizes.
+    objective : str
+        Name of what is measured.
+    stream : stream
+        Stream of the launches, whose card counts.
+    """
+    parts = {
+        "format": str(FORMAT),
+        "code": first_request(specialization).base,
+        "space": repr(list(zip(space.names, space.values, strict=True))),
+        "functions": repr([_content_of(function) for function in functions]),
+        "class": repr(list(size_class)),
+        "objective": objective,
+        "card": card_of(stream),
+    }
+    return digest_of(parts)
+
+
+def card_of(stream: Any) -> str:
+    """Return the name of the card of a stream; on the emulator the arch."""
+    if place_of(stream) is not DEVICES:
+        return f"emulator {stream.arch}" if isinstance(stream, face.EmulatedStream) else "emulator"
+    from cuda.core import Device
+
+    device = stream.device if hasattr(stream, "device") else Device()
+    return str(device.name)
+
+
+def record_of(tuned: Tuned, space: Space, specialization: Specialization, stream: Any) -> dict[str, Any] | None:
+    """Return the record of a result, or None if the best point's code may depend on files that are not known."""
+    request = _settled(specialization)
+    if request.unstorable is not None or request.closure is None:
+        return None
+    return {
+        "format": FORMAT,
+        "kernel": tuned.kernel.name,
+        "card": card_of(stream),
+        "objective": tuned.objective,
+        "unit": tuned.unit,
+        "date": time.strftime("%Y-%m-%d"),
+        "headers": request.closure.to_json(),
+        "names": list(space.names),
+        "rows": [
+            {**dataclasses.asdict(candidate), "point": list(space.row(candidate.point))} for candidate in tuned.table
+        ],
+    }
+
+
+def candidates_of(record: Mapping[str, Any], space: Space) -> list[Candidate] | None:
+    """Return the candidates of a record, the best first; None if a header has changed since."""
+    if not Closure.from_json(record["headers"]).holds():
+        return None
+    return [Candidate(**{**row, "point": space.point(row["point"])}) for row in record["rows"]]
+
+
+def _settled(specialization: Specialization) -> Request:
+    """Return the first compile of a specialization that the cache has, with the headers that were read."""
+    request = first_request(specialization)
+    cache_at(specialization.options.cache).peek(request)
+    return request
+
+
+def _merged(former: dict[str, Any] | None, record: dict[str, Any]) -> dict[str, Any]:
+    """Return a record with the rows of both; of two rows for a point the one with more launches."""
+    if former is None or former["headers"] != record["headers"]:
+        return record
+    rows: dict[tuple[int, ...], dict[str, Any]] = {}
+    for row in (*former["rows"], *record["rows"]):
+        point = tuple(row["point"])
+        if point not in rows or row["runs"] >= rows[point]["runs"]:
+            rows[point] = row
+    order: Callable[[dict[str, Any]], Any] = lambda row: (row["state"] != "right", row["value"] or 0.0)  # noqa: E731
+    return {**record, "rows": sorted(rows.values(), key=order)}
+
+
+def _content_of(function: Any) -> Any:
+    """Return what decides the results of a function: its code, defaults and the values that it closes over."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return repr(function)
+    cells = [repr(cell.cell_contents) for cell in function.__closure__ or ()]
+    constants = [_content_of(_Inner(value)) if hasattr(value, "co_code") else repr(value) for value in code.co_consts]
+    return code.co_code.hex(), code.co_names, constants, repr(function.__defaults__), cells
+
+
+class _Inner:
+    """A function inside of another, as `_content_of` takes it."""
+
+    __closure__ = None
+    __defaults__ = None
+
+    def __init__(self, code: Any) -> None:
+        self.__code__ = code
+
+
+def first_point(space: Space) -> Point:
+    """Return the first valid point of a space."""
+    return next(iter(space))
