@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from cudakit.adapters.pycuda import characterize, curandom, driver, elementwise, gpuarray, reduction, tools
+from cudakit.adapters.pycuda.c_types import complex_header
 from cudakit.adapters.pycuda.elementwise import ElementwiseKernel
 from cudakit.adapters.pycuda.gpuarray import to_gpu
 from cudakit.adapters.pycuda.reduction import ReductionKernel
@@ -96,6 +97,21 @@ def test_complex_elements_have_pycudas_type() -> None:
     z = to_gpu(a)
     kernel(z, 2j)
     np.testing.assert_allclose(z.get(), 2j * a.conj() + np.arange(2) + 1j, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_there"),
+    [
+        ("z[i] = x[i]", False),
+        ("['-DN=3']", False),
+        ("['-DT=pycuda::complex<float>']", True),
+        ("complex64 a", True),
+        ("__half2float(x[i])", True),
+        ('#include "mine.h"', True),
+    ],
+)
+def test_kernels_without_complex_numbers_leave_their_header_out(text: str, is_there: bool) -> None:
+    assert ("pycuda-complex" in complex_header("float *x", text)) == is_there
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from cudakit.adapters.pycuda.c_types import Argument, ScalarArg, VectorArg, dtype_to_ctype, parse_c_arg
+from cudakit.adapters.pycuda.c_types import (
+    Argument,
+    ScalarArg,
+    VectorArg,
+    complex_header,
+    dtype_to_ctype,
+    parse_c_arg,
+)
 from cudakit.adapters.pycuda.compiler import SourceModule
 from cudakit.adapters.pycuda.driver import Function
 from cudakit.adapters.pycuda.tools import context_dependent_memoize
@@ -30,8 +37,6 @@ _LOOPS = {
     ),
 }
 _TEXT = """\
-#include <pycuda-complex.hpp>
-
 {preamble}
 
 extern "C" __global__ void {name}({arguments})
@@ -71,6 +76,7 @@ def _module(
         operation=operation,
         after_loop=after_loop,
     )
+    text = complex_header(text, str(options)) + text
     return SourceModule(text, options=options, keep=keep, no_extern_c=True)
 
 

@@ -13,7 +13,14 @@ from cudakit.adapters.cupy_kernels import compile_options
 from cudakit.adapters.pycuda import gpuarray
 from cudakit.adapters.pycuda.absent import missing
 from cudakit.adapters.pycuda.allocations import array_at
-from cudakit.adapters.pycuda.c_types import ScalarArg, VectorArg, dtype_to_ctype, generated_type, parse_c_arg
+from cudakit.adapters.pycuda.c_types import (
+    ScalarArg,
+    VectorArg,
+    complex_header,
+    dtype_to_ctype,
+    generated_type,
+    parse_c_arg,
+)
 from cudakit.adapters.pycuda.elementwise import checked
 from cudakit.adapters.pycuda.errors import translated
 from cudakit.adapters.pycuda.streams import stream_of
@@ -21,8 +28,6 @@ from cudakit.adapters.pycuda.tools import context_dependent_memoize
 from cudakit.errors import ArgumentError
 from cudakit.generate.reduction import reduction
 from cudakit.jit.launch.tracebacks import raised_from_call
-
-_HEADER = "#include <pycuda-complex.hpp>\n"
 
 
 class ReductionKernel:
@@ -87,9 +92,10 @@ class ReductionKernel:
             map_expr = re.sub(r"\bn\b", "element_count", map_expr)
             declared.append("uint64 element_count")
         result = generated_type(dtype_out)
+        header = complex_header(*declared, result, map_expr, reduce_expr, str(neutral), preamble, str(options))
         self._reduce = reduction(
             ", ".join(declared), f"{result} combined", map_expr, reduce_expr, str(neutral), name=name, acc=result,
-            preamble=_HEADER + preamble, options=compile_options(options or ()),
+            preamble=header + preamble, options=compile_options(options or ()),
         )  # fmt: skip
 
     @raised_from_call

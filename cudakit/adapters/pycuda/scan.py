@@ -11,7 +11,7 @@ from cudakit.adapters.cupy_kernels import compile_options
 from cudakit.adapters.pycuda import gpuarray
 from cudakit.adapters.pycuda.absent import missing
 from cudakit.adapters.pycuda.allocations import array_at
-from cudakit.adapters.pycuda.c_types import generated_type
+from cudakit.adapters.pycuda.c_types import complex_header, generated_type
 from cudakit.adapters.pycuda.errors import translated
 from cudakit.adapters.pycuda.streams import stream_of
 from cudakit.errors import ArgumentError
@@ -61,9 +61,10 @@ class _ScanKernel:
         if neutral is None and self._needs_neutral:
             raise ValueError(f"{name_prefix}: an exclusive scan needs neutral=, as neutral=0 for a sum")
         c_type = generated_type(dtype)
+        header = complex_header(c_type, scan_expr, str(neutral), preamble, str(options))
         self._scan = scan(
             f"{c_type} x", f"{c_type} y", "x", scan_expr, None if neutral is None else str(neutral), self._output,
-            name_prefix, acc=c_type, preamble="#include <pycuda-complex.hpp>\n" + preamble,
+            name_prefix, acc=c_type, preamble=header + preamble,
             options=compile_options(options or ()),
         )  # fmt: skip
 
