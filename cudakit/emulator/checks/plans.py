@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cudakit.emulator.instructions.access import Access, accesses_of, parts, space_of, type_of
+from cudakit.emulator.instructions.control import STREAM_MAKERS
 from cudakit.emulator.isa.facts import Memory, facts_of, is_atomic, is_strong, sources, targets, touches
 from cudakit.emulator.machine.decode import CARRY, DTYPES, Context, Reader
 from cudakit.emulator.machine.memory import Index
 from cudakit.emulator.machine.module import Module
 from cudakit.emulator.machine.state import Frame, Machine
-from cudakit.emulator.ptx.program import Address, Function, Instruction, Register, Symbol, registers_in
+from cudakit.emulator.ptx.program import Address, Function, Instruction, Register, Symbol, registers_in, symbols_in
 
 
 class Uses(NamedTuple):
@@ -275,6 +276,8 @@ def plan_of(instr: Instruction, function: Function, context: Context) -> Plan | 
             return Plan(instr, function, does="exit")
         case "copies":
             return Plan(instr, function, does="copy", is_of_a_library=_is_of_a_library(instr))
+    if instr.opcode == "call":
+        return _plan_of_call(instr, function)
     accesses = accesses_of(instr, context)
     if accesses:
         memory = facts.memory[0]
@@ -297,6 +300,20 @@ def plan_of(instr: Instruction, function: Function, context: Context) -> Plan | 
         mask = context.read(instr.operands[-1], "u32") if is_masked else None
         return Plan(instr, function, does="collective", mask=mask)
     return None
+
+
+def _plan_of_call(instr: Instruction, function: Function) -> Plan | None:
+    """Return the plan of a call with which the device runtime writes a stream's handle; None for other calls."""
+    *_, target, arguments = [instr, *instr.operands]
+    if not isinstance(target, Symbol) or target.name not in STREAM_MAKERS:
+        return None
+    variable = next(symbol.name for symbol in symbols_in(arguments))
+
+    def address(frame: Frame, index: Index, machine: Machine) -> Any:
+        rows = frame.parameters[variable][slice(None) if index is None else index, :8]
+        return np.ascontiguousarray(rows).view(np.uint64)[:, 0]
+
+    return Plan(instr, function, (Access("generic", address, 8, "stores"),), itemsize=8)
 
 
 def origins(function: Function, pointers: Mapping[str, bool]) -> dict[int, str]:

@@ -10,7 +10,7 @@ import ctypes
 import re
 from collections.abc import Callable
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -232,6 +232,8 @@ _CALLS: dict[str, Call] = {
     "GetLastError": succeed, "PeekAtLastError": succeed,
 }  # fmt: skip
 CALLS.update({f"{prefix}{name}": function for prefix in ("cuda", "__cudaCDP2") for name, function in _CALLS.items()})
+#: Functions that write a stream's handle to the address in their first argument.
+STREAM_MAKERS: Final = frozenset(name for name, function in CALLS.items() if function is create_stream)
 
 
 # ── control flow ──

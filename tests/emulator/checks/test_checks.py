@@ -707,3 +707,17 @@ def test_the_page_explains_every_kind() -> None:
     page = (Path(__file__).parents[3] / "docs" / "checks.md").read_text("utf-8")
     rows = re.findall(r"^\| `(\w+)` \|", page.partition("## Faults that are found")[2].partition("##")[0], re.MULTILINE)
     assert {*rows, "error", "order"} == set(get_args(Kind))
+
+
+def test_the_device_runtime_writes_the_handles_of_streams() -> None:
+    kernel = ck.Kernel("""
+        __global__ void child(int* x) { x[threadIdx.x] += 1; }
+        __global__ void parent(int* x) {
+            cudaStream_t stream;
+            cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+            child<<<1, 32, 0, stream>>>(x);
+            cudaStreamDestroy(stream);
+        }""", "parent")  # fmt: skip
+    with ck.check() as report:
+        kernel(ck.emulator.stream(), ck.config(1, 1), np.zeros(32, np.int32))
+    assert not report.findings
