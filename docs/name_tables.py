@@ -161,7 +161,7 @@ class PyCuda(Peer):
         "characterize.has_double_support": "always True",
         "compiler.SourceModule": "NVRTC compiles; `nvcc`, `cache_dir` and `code` have no effect; unknown options raise",
         "compiler.DynamicSourceModule": "as `SourceModule`; no toolkit is searched for libraries",
-        "compiler.compile": "returns a cubin or PTX; there is no fatbin",
+        "compiler.compile": "returns a cubin or PTX, on the emulator PTX; there is no fatbin",
         "compiler.get_nvcc_version": "the version of NVRTC",
         **{f"cumath.{name}": "float64 is not rounded to float32" for name in ("fmod", "frexp", "ldexp", "modf")},
         "curandom.rand": "other numbers; `numpy.random.seed` repeats them",

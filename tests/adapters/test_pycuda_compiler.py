@@ -125,11 +125,14 @@ def test_compiled_code_is_loaded(target: str, tmp_path: Path) -> None:
         compiler.compile(FILL, target="fatbin")
 
 
-def test_code_of_another_process_is_loaded() -> None:
-    source = 'extern "C" __global__ void scale(float* x, float by) { x[threadIdx.x] *= by; }'
-    data = compiler.compile(source, target="ptx", no_extern_c=True)
+@pytest.mark.parametrize("target", ["cubin", "ptx"])
+def test_code_of_another_process_is_loaded(target: str) -> None:
+    """Also what a program keeps as a cubin: the emulator's is PTX."""
+    source = "__global__ void scale(float* x, float by) { x[threadIdx.x] *= by; }"
+    data = compiler.compile(source, target=target)
     del compiled_here[data]
-    module = drv.module_from_buffer(data.decode(), [(drv.jit_option.MAX_REGISTERS, 32)])
+    options = [(drv.jit_option.MAX_REGISTERS, 32)]
+    module = drv.module_from_buffer(data.decode() if target == "ptx" else data, options)
     memory = gpuarray.to_gpu(np.arange(4, dtype=np.float32))
     module.get_function("scale")(memory, np.float32(2), block=(4, 1, 1))
     assert memory.get().tolist() == [0, 2, 4, 6]

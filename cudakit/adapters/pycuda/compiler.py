@@ -20,6 +20,7 @@ from cudakit.jit.cache import settings
 from cudakit.jit.source.source import Source, from_text
 from cudakit.kernel.kernel import module_of_source
 from cudakit.places import device_limits
+from cudakit.streams.devices import has_gpu
 
 #: Options of sources that name none, from the environment's ``PYCUDA_DEFAULT_NVCC_FLAGS``.
 DEFAULT_NVCC_FLAGS = settings.pycuda_flags()
@@ -150,6 +151,8 @@ def compile(
 ) -> bytes:
     """Compile CUDA C++ source, and return a cubin or PTX, which `pycuda.driver.module_from_buffer` loads.
 
+    On the emulator the result is PTX.
+
     Raises
     ------
     CompileError
@@ -172,6 +175,8 @@ def _compiled(
     if not module.compiled.kernels:
         raise CompileError("the source has no kernel")
     kernel = module.compiled[module.compiled.kernels[0]]
+    if not has_gpu():
+        target = "ptx"  # the emulator of a later process can run it, if the program keeps it in a file
     with translated():
         data: bytes = kernel.compile(arch=module.compiled.arch or device_limits().arch, target=target).code  # type: ignore[arg-type]
     compiled_here[data] = module
