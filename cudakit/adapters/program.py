@@ -29,6 +29,7 @@ from cudakit.adapters.pycuda import PACKAGES
 from cudakit.adapters.stand_ins import Find, Put, Replace, StandIns
 from cudakit.emulator.face import EmulatedThreads, Finding, Report, begin, check, counters, strict
 from cudakit.errors import ArgumentError, CompileError, CudakitError, EmulatorWarning, LaunchError
+from cudakit.jit.launch.tracebacks import cut
 from cudakit.places import say_emulated
 from cudakit.streams.devices import has_gpu
 from cudakit.streams.witnesses import Witness, Work, call_site, is_own, witnessing
@@ -159,6 +160,7 @@ class Program:
         try:
             exec(self._load(main), main.__dict__)
         except BaseException as error:
+            cut(error)
             trace = _own_frames_removed(error.__traceback__, main)
             if trace is not None or not isinstance(error, CudakitError):
                 self.raised, self.trace = error, trace

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+import traceback
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -64,6 +65,33 @@ def test_old_names_of_cuda_core(tmp_path: Path) -> None:
     assert (Path(seen[0].filename).name, seen[0].lineno) == ("app.py", 1)
     assert names["same"]
     assert "cuda.core.experimental" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("x[0] = n", "y = 1"), 'identifier "y" is undefined'),
+        (("x[0] = n", "x[4] = n"), "4 bytes at"),
+        (("numpy.int32(3)", "3.0"), "takes a NumPy scalar"),
+    ],
+)
+def test_a_traceback_ends_in_the_program(tmp_path: Path, change: tuple[str, str], words: str) -> None:
+    text = """
+import numpy, pycuda.autoinit
+from pycuda import compiler, driver
+
+def f(number):
+    module = compiler.SourceModule("__global__ void f(float* x, int n) { x[0] = n; }")
+    module.get_function("f")(driver.InOut(numpy.zeros(4, "f4")), number, block=(1, 1, 1))
+
+f(numpy.int32(3))
+"""
+    wrong = program.Program(written(tmp_path, text.replace(*change)))
+    (fault,) = program.examine(wrong).faults
+    assert words in fault.text
+    assert {frame.filename for frame in traceback.extract_tb(wrong.trace)} == {wrong.file}
+    assert wrong.raised is not None
+    assert "direct cause" not in "".join(traceback.format_exception(wrong.raised))
 
 
 def test_a_name_that_a_stand_in_lacks(tmp_path: Path) -> None:

@@ -107,6 +107,8 @@ def test_an_error_of_cudakits_is_a_fault(tmp_path: Path, seen: list[Any], change
     (fault,) = json.loads(ran.to_json(str(path)))["faults"]
     assert (fault["kind"], fault["file"], fault["line"]) == ("error", str(path), line)
     assert words in fault["text"]
+    # The printed line has the place, once.
+    assert str(ran.faults[0]).count(f"app.py:{line}: ") == 1
 
 
 def test_a_program_that_calls_the_driver_itself(tmp_path: Path) -> None:

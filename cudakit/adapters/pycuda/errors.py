@@ -115,7 +115,7 @@ def translated() -> Iterator[None]:
         result = as_error(error)
         if result is error:
             raise
-        raise result from error
+        raise result from None  # its text has all of the error's
 
 
 def warn(message: str) -> None:

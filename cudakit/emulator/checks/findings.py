@@ -51,7 +51,10 @@ class Finding:
     schedule: DrawnOrder | None = None
 
     def __str__(self) -> str:
-        return self.text if self.kind == "error" else f"{self.kernel}: {self.file}:{self.line}: {self.text}"
+        place = f"{self.file}:{self.line}: "
+        if self.kind != "error":
+            return f"{self.kernel}: {place}{self.text}"
+        return self.text if not self.line or place[:-2] in self.text else f"{place}{self.text}"
 
 
 class CheckWarning(UserWarning):
