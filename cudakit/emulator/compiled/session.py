@@ -215,6 +215,7 @@ class Session:
                     first = next(parts, None)
                 if first is None:
                     return
+                frame.words[Slot.CLOCK] = 0  # whichever core runs these blocks
                 code = self.compiled.code.run(frame.words, first, min(blocks, first + size))
                 if code == Ending.IDLE:
                     code, frame = self._waiting(frame, blocks)
