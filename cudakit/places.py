@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-import warnings
 from collections.abc import Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -268,12 +267,11 @@ def stream() -> Stream | EmulatedStream:
 def say_emulated() -> None:
     """Warn, the first time, that kernels run on the emulator."""
     arch = default_place().limits().arch
-    file, _, line = witnesses.call_site().rpartition(":")
     message = (
         f"there is no CUDA driver or no GPU here: kernels run on the emulator, as {arch}, on NumPy arrays "
         "(ck.emulator.stream() asks for the emulator without this warning)"
     )
-    warnings.warn_explicit(message, EmulatorWarning, file, int(line))
+    witnesses.warn_at_call(message, EmulatorWarning)
 
 
 def using(given: Any) -> contextlib.AbstractContextManager[Any]:

@@ -32,7 +32,7 @@ from cudakit.errors import ArgumentError, CompileError, CudakitError, EmulatorWa
 from cudakit.jit.launch.tracebacks import cut
 from cudakit.places import say_emulated
 from cudakit.streams.devices import has_gpu
-from cudakit.streams.witnesses import Witness, Work, call_site, is_own, witnessing
+from cudakit.streams.witnesses import Witness, Work, is_own, warn_at_call, witnessing
 
 PyCUDA: TypeAlias = Literal["ours", "theirs"]
 _OLD_CORE = "cuda.core.experimental"
@@ -167,11 +167,14 @@ class Program:
             raise
         return main.__dict__
 
-    def execute_to_end(self) -> None:
-        """Run the program, and wait for its threads as Python does at its end."""
+    def execute_to_end(self) -> int:
+        """Run the program, wait for its threads as Python does at its end, and return its exit status."""
         others = threading.enumerate()
         try:
             self.execute()
+            return 0
+        except SystemExit as left:
+            return exit_status(left)
         finally:
             for thread in threading.enumerate():
                 if not thread.daemon and thread not in others:
@@ -347,9 +350,7 @@ def _old_core(on_gpu: bool, name: str) -> ModuleType | None:
     """Return the module of cuda.core for its name of old, which began with ``cuda.core.experimental``."""
     new = f"cuda.core{name.removeprefix(_OLD_CORE)}"
     if name == _OLD_CORE:
-        text = f"{name} is cuda.core now: import {new}; cudakit run accepts the old name"
-        file, _, line = call_site().rpartition(":")
-        warnings.warn_explicit(text, FutureWarning, file, int(line))
+        warn_at_call(f"{name} is cuda.core now: import {new}; cudakit run accepts the old name", FutureWarning)
     try:
         module = importlib.import_module(new)
     except ModuleNotFoundError as error:
@@ -522,10 +523,7 @@ def debug(program: Program, line: int | None = None) -> bool:
     """
     witness = _Stepping(f"{program.file}:{line}" if line else "")
     with without_gpu(program, "debugged"), witnessing(witness):
-        try:
-            program.execute_to_end()
-        except SystemExit as left:
-            exit_status(left)
+        program.execute_to_end()
     return witness.has_stopped
 
 
@@ -552,7 +550,7 @@ def examine(program: Program, checked: bool = False, schedules: int = 0) -> Ran:
     checks = check(schedules=schedules) if checked else contextlib.nullcontext()
     with without_gpu(program, "checked"), counters() as report, checks as check_report:
         try:
-            program.execute_to_end()
+            status = program.execute_to_end()
         except CudakitError as error:
             faults = (fault_of(error, program.file),)
         except Exception as error:
@@ -561,6 +559,4 @@ def examine(program: Program, checked: bool = False, schedules: int = 0) -> Ran:
                     error.add_note(f"cudakit check: {finding}")
                 raise
             faults = (fault_of(CudakitError(text).with_traceback(error.__traceback__), program.file),)
-        except SystemExit as left:
-            status = exit_status(left)
     return Ran(report, (*(check_report.findings if check_report is not None else ()), *faults), status)

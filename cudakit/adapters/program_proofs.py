@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any
 
-from cudakit.adapters.program import Program, exit_status, without_gpu
+from cudakit.adapters.program import Program, without_gpu
 from cudakit.emulator.face import EmulatedThreads
 from cudakit.errors import ArgumentError, CudakitError
 from cudakit.jit.load.config import Config, Cover
@@ -186,8 +186,6 @@ def launches_of(program: Program) -> tuple[list[Launches], CudakitError | None]:
     with without_gpu(program, "proved"), witnessing(witness):
         try:
             program.execute_to_end()
-        except SystemExit as left:
-            exit_status(left)
         except CudakitError as error:
             fault = error
     return [*witness.kernels.values()], fault

@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 import traceback
-import warnings
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -146,11 +145,10 @@ class Skipped:
     def warn(self, items: int) -> None:
         """Warn of the items that were left out, with the first error, at the line of the caller."""
         if self._count:
-            file, _, line = witnesses.call_site().rpartition(":")
             message = (
                 f"Pipeline: on_error='skip' left out {self._count} of {items} items; the first error: {self._first}"
             )
-            warnings.warn_explicit(message, PipelineWarning, file, int(line))
+            witnesses.warn_at_call(message, PipelineWarning)
 
 
 class Line:

@@ -12,9 +12,11 @@ import functools
 import importlib
 import sys
 import threading
+import warnings
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from cudakit.streams import process
@@ -24,10 +26,22 @@ _PACKAGE = str(Path(__file__).parents[1])
 
 def call_site() -> str:
     """Return the line of the program that called cudakit, as ``file:line``."""
+    frame = _caller()
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def warn_at_call(message: str, category: type[Warning]) -> None:
+    """Warn at the line of the program that called cudakit; by default once a line."""
+    frame = _caller()
+    seen = frame.f_globals.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(message, category, frame.f_code.co_filename, frame.f_lineno, registry=seen)
+
+
+def _caller() -> FrameType:
     frame = sys._getframe(1)
     while is_own(frame.f_code.co_filename) and frame.f_back is not None:
         frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    return frame
 
 
 @functools.lru_cache(4096)

@@ -9,11 +9,12 @@ from typing import Any, ClassVar
 from cudakit import system
 from cudakit.adapters.pycuda.attributes import attribute_of
 from cudakit.adapters.pycuda.enums import device_attribute, func_cache, limit, shared_config
-from cudakit.adapters.pycuda.errors import LogicError, call, translated, warn
+from cudakit.adapters.pycuda.errors import LogicError, call, translated
 from cudakit.jit.cache import settings
 from cudakit.memory.accounting import set_kernel_limit
 from cudakit.places import device_limits
 from cudakit.streams import devices
+from cudakit.streams.witnesses import warn_at_call
 
 __all__ = [
     "Context", "Device", "get_driver_version", "get_version", "init", "mem_get_info", "start_profiler",
@@ -46,7 +47,9 @@ def require_context(name: str) -> None:
     message = f"{name} failed: invalid device context: no context is current in this thread"
     if Context.count:
         raise LogicError(f"{message}; import pycuda.autoinit, or push one, drv.Device(0).make_context()")
-    warn(f"PyCUDA would say here: {message}. The default context is made: import pycuda.autoinit does this")
+    warn_at_call(
+        f"PyCUDA would say here: {message}. The default context is made: import pycuda.autoinit does this", UserWarning
+    )
     make_default_context()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -90,20 +91,13 @@ def _to_host(dest: Any, src: Any, stream: Any, wait: bool) -> None:
             memory.to_host(array_at(src, host.size, np.uint8), stream_of(stream), out=host, wait=wait)
 
 
-def memcpy_dtod(dest: Any, src: Any, size: int) -> None:
-    """Copy device memory to device memory."""
-    memcpy_dtod_async(dest, src, size)
-
-
 def memcpy_dtod_async(dest: Any, src: Any, size: int, stream: Any = None) -> None:
     """Enqueue the copy of device memory to device memory."""
     with translated():
         memory.copy(array_at(dest, size, np.uint8), array_at(src, size, np.uint8), stream_of(stream))
 
 
-def memcpy_peer(dest: Any, src: Any, size: int, dest_context: Any = None, src_context: Any = None) -> None:
-    """Copy memory of one device to that of another."""
-    memcpy_dtod_async(dest, src, size)
+memcpy_dtod = memcpy_dtod_async
 
 
 def memcpy_peer_async(
@@ -113,71 +107,48 @@ def memcpy_peer_async(
     memcpy_dtod_async(dest, src, size, stream)
 
 
-def _fill(dest: Any, data: int, shape: Any, dtype: str, stream: Any, pitch: int | None = None) -> None:
-    element = np.dtype(dtype)
-    value = int(data) & ((1 << 8 * element.itemsize) - 1)
+memcpy_peer = memcpy_peer_async
+
+
+def _fill(dest: Any, data: int, shape: Any, bits: int, stream: Any, pitch: int | None = None) -> None:
+    element = np.dtype(f"u{bits // 8}")
+    value = int(data) & ((1 << bits) - 1)
     with translated(), using(stream_of(stream)):
         array_at(dest, shape, element, None if pitch is None else (pitch, element.itemsize)).fill(value)
 
 
-def memset_d8(dest: Any, data: int, size: int) -> None:
-    """Set `size` bytes."""
-    _fill(dest, data, size, "u1", None)
+def _memset(bits: int) -> Callable[..., None]:
+    """Return the function that sets numbers of so many bits. It is enqueued; without a stream, on the default one."""
+
+    def memset(dest: Any, data: int, size: int, stream: Any = None) -> None:
+        """Set `size` numbers of a width."""
+        _fill(dest, data, size, bits, stream)
+
+    return memset
 
 
-def memset_d16(dest: Any, data: int, size: int) -> None:
-    """Set `size` numbers of 16 bits."""
-    _fill(dest, data, size, "u2", None)
+def _memset_rows(bits: int) -> Callable[..., None]:
+    """Return the function that sets numbers of so many bits in rows."""
+
+    def memset(dest: Any, pitch: int, data: int, width: int, height: int, stream: Any = None) -> None:
+        """Set `width` numbers in each of `height` rows, which begin `pitch` bytes apart."""
+        _fill(dest, data, (height, width), bits, stream, pitch)
+
+    return memset
 
 
-def memset_d32(dest: Any, data: int, size: int) -> None:
-    """Set `size` numbers of 32 bits."""
-    _fill(dest, data, size, "u4", None)
-
-
-def memset_d8_async(dest: Any, data: int, size: int, stream: Any = None) -> None:
-    """Enqueue `memset_d8`."""
-    _fill(dest, data, size, "u1", stream)
-
-
-def memset_d16_async(dest: Any, data: int, size: int, stream: Any = None) -> None:
-    """Enqueue `memset_d16`."""
-    _fill(dest, data, size, "u2", stream)
-
-
-def memset_d32_async(dest: Any, data: int, size: int, stream: Any = None) -> None:
-    """Enqueue `memset_d32`."""
-    _fill(dest, data, size, "u4", stream)
-
-
-def memset_d2d8(dest: Any, pitch: int, data: int, width: int, height: int) -> None:
-    """Set `width` bytes in each of `height` rows, which begin `pitch` bytes apart."""
-    _fill(dest, data, (height, width), "u1", None, pitch)
-
-
-def memset_d2d16(dest: Any, pitch: int, data: int, width: int, height: int) -> None:
-    """Set `width` numbers of 16 bits in each of `height` rows, which begin `pitch` bytes apart."""
-    _fill(dest, data, (height, width), "u2", None, pitch)
-
-
-def memset_d2d32(dest: Any, pitch: int, data: int, width: int, height: int) -> None:
-    """Set `width` numbers of 32 bits in each of `height` rows, which begin `pitch` bytes apart."""
-    _fill(dest, data, (height, width), "u4", None, pitch)
-
-
-def memset_d2d8_async(dest: Any, pitch: int, data: int, width: int, height: int, stream: Any = None) -> None:
-    """Enqueue `memset_d2d8`."""
-    _fill(dest, data, (height, width), "u1", stream, pitch)
-
-
-def memset_d2d16_async(dest: Any, pitch: int, data: int, width: int, height: int, stream: Any = None) -> None:
-    """Enqueue `memset_d2d16`."""
-    _fill(dest, data, (height, width), "u2", stream, pitch)
-
-
-def memset_d2d32_async(dest: Any, pitch: int, data: int, width: int, height: int, stream: Any = None) -> None:
-    """Enqueue `memset_d2d32`."""
-    _fill(dest, data, (height, width), "u4", stream, pitch)
+memset_d8: Callable[..., None] = _memset(8)
+memset_d16: Callable[..., None] = _memset(16)
+memset_d32: Callable[..., None] = _memset(32)
+memset_d2d8: Callable[..., None] = _memset_rows(8)
+memset_d2d16: Callable[..., None] = _memset_rows(16)
+memset_d2d32: Callable[..., None] = _memset_rows(32)
+memset_d8_async = memset_d8
+memset_d16_async = memset_d16
+memset_d32_async = memset_d32
+memset_d2d8_async = memset_d2d8
+memset_d2d16_async = memset_d2d16
+memset_d2d32_async = memset_d2d32
 
 
 def mem_alloc_like(ary: Any) -> DeviceAllocation:

@@ -6,6 +6,7 @@ The kernels are `SourceModule` texts with a loop over the elements, so the state
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -26,6 +27,7 @@ from cudakit.errors import ArgumentError, shortened
 from cudakit.jit.launch.tracebacks import raised_from_call
 
 _Arguments: TypeAlias = str | Sequence[VectorArg | ScalarArg]
+_Maker: TypeAlias = Callable[..., Function]
 _THREADS, _MOST_BLOCKS = 256, 1024
 _slice = slice
 _LOOPS = {
@@ -54,32 +56,6 @@ extern "C" __global__ void {name}({arguments})
 """
 
 
-def _module(
-    is_range: bool,
-    arguments: Sequence[VectorArg | ScalarArg],
-    operation: str,
-    name: str,
-    keep: bool,
-    options: Any,
-    preamble: str,
-    loop_prep: str,
-    after_loop: str,
-) -> SourceModule:
-    counter, loop = _LOOPS[is_range]
-    text = _TEXT.format(
-        preamble=preamble,
-        name=name,
-        arguments=", ".join(argument.declarator() for argument in arguments),
-        counter=counter,
-        loop_prep=loop_prep,
-        loop=loop,
-        operation=operation,
-        after_loop=after_loop,
-    )
-    text = complex_header(text, str(options)) + text
-    return SourceModule(text, options=options, keep=keep, no_extern_c=True)
-
-
 def get_elwise_module(
     arguments: Sequence[VectorArg | ScalarArg],
     operation: str,
@@ -89,23 +65,20 @@ def get_elwise_module(
     preamble: str = "",
     loop_prep: str = "",
     after_loop: str = "",
+    is_range: bool = False,
 ) -> SourceModule:
     """Return a module with a kernel that runs `operation` for i from 0 to n; the last argument is ``n``."""
-    return _module(False, arguments, operation, name, keep, options, preamble, loop_prep, after_loop)
+    counter, loop = _LOOPS[is_range]
+    text = _TEXT.format(
+        preamble=preamble, name=name, arguments=", ".join(argument.declarator() for argument in arguments),
+        counter=counter, loop_prep=loop_prep, loop=loop, operation=operation, after_loop=after_loop,
+    )  # fmt: skip
+    text = complex_header(text, str(options)) + text
+    return SourceModule(text, options=options, keep=keep, no_extern_c=True)
 
 
-def get_elwise_range_module(
-    arguments: Sequence[VectorArg | ScalarArg],
-    operation: str,
-    name: str = "kernel",
-    keep: bool = False,
-    options: Any = None,
-    preamble: str = "",
-    loop_prep: str = "",
-    after_loop: str = "",
-) -> SourceModule:
-    """Return a module with a kernel that runs `operation` for a range of i: its last arguments."""
-    return _module(True, arguments, operation, name, keep, options, preamble, loop_prep, after_loop)
+#: As `get_elwise_module`, with a kernel that runs `operation` for a range of i, its last arguments.
+get_elwise_range_module: Callable[..., SourceModule] = functools.partial(get_elwise_module, is_range=True)
 
 
 def get_elwise_kernel_and_types(
@@ -125,7 +98,7 @@ def get_elwise_kernel_and_types(
         arguments = [parse_c_arg(argument) for argument in arguments.split(",")]
     bounds = [(np.intp, "start"), (np.intp, "stop"), (np.intp, "step")] if use_range else [(np.uintp, "n")]
     declared = [*arguments, *(ScalarArg(dtype, bound) for dtype, bound in bounds)]
-    build = get_elwise_range_module if use_range else get_elwise_module
+    build: Callable[..., SourceModule] = get_elwise_range_module if use_range else get_elwise_module
     module = build(declared, operation, name, keep, options, **kwargs)
     function = module.get_function(name)
     function.prepare("".join(argument.struct_char for argument in declared))
@@ -323,62 +296,55 @@ _ONE = "{dtype} *y, {dtype} *z"
 _REAL = "{dtype} *y, {real_dtype} *z"
 _THREE = "{dtype_x} *x, {dtype_y} *y, {dtype_z} *z"
 _CHOICE = "{crit_dtype} *crit, {dtype} *then_, {dtype} *else_, {dtype} *result"
-get_copy_kernel: Callable[..., Function] = _of_dtypes(
+get_copy_kernel: _Maker = _of_dtypes(
     "dtype_dest dtype_src", "{dtype_dest} *dest, {dtype_src} *src", "dest[i] = src[i]", "copy"
 )
-get_axpbz_kernel: Callable[..., Function] = _of_dtypes(
+get_axpbz_kernel: _Maker = _of_dtypes(
     "dtype_x dtype_z", "{dtype_z} a, {dtype_x} *x, {dtype_z} b, {dtype_z} *z", "z[i] = a * x[i] + b", "axpbz"
 )
-get_rdivide_elwise_kernel: Callable[..., Function] = _of_dtypes(
+get_rdivide_elwise_kernel: _Maker = _of_dtypes(
     "dtype_x dtype_z", "{dtype_x} *x, {dtype_z} y, {dtype_z} *z", "z[i] = y / x[i]", "rdivide"
 )
-get_binary_func_kernel: Callable[..., Function] = _of_dtypes(
+get_binary_func_kernel: _Maker = _of_dtypes(
     "func dtype_x dtype_y dtype_z", _THREE, "z[i] = {func}(x[i], y[i])", "{func}_arrays"
 )
-get_binary_func_scalar_kernel: Callable[..., Function] = _of_dtypes(
-    "func dtype_x dtype_y dtype_z",
-    "{dtype_x} *x, {dtype_y} y, {dtype_z} *z",
-    "z[i] = {func}(x[i], y)",
-    "{func}_number",
+get_binary_func_scalar_kernel: _Maker = _of_dtypes(
+    "func dtype_x dtype_y dtype_z", "{dtype_x} *x, {dtype_y} y, {dtype_z} *z", "z[i] = {func}(x[i], y)", "{func}_number"
 )
-get_fill_kernel: Callable[..., Function] = _of_dtypes("dtype", "{dtype} a, {dtype} *z", "z[i] = a", "fill")
-get_reverse_kernel: Callable[..., Function] = _of_dtypes("dtype", _ONE, "z[i] = y[n - 1 - i]", "reverse")
-get_real_kernel: Callable[..., Function] = _of_dtypes("dtype real_dtype", _REAL, "z[i] = real(y[i])", "real_part")
-get_imag_kernel: Callable[..., Function] = _of_dtypes("dtype real_dtype", _REAL, "z[i] = imag(y[i])", "imag_part")
-get_conj_kernel: Callable[..., Function] = _of_dtypes(
+get_fill_kernel: _Maker = _of_dtypes("dtype", "{dtype} a, {dtype} *z", "z[i] = a", "fill")
+get_reverse_kernel: _Maker = _of_dtypes("dtype", _ONE, "z[i] = y[n - 1 - i]", "reverse")
+get_real_kernel: _Maker = _of_dtypes("dtype real_dtype", _REAL, "z[i] = real(y[i])", "real_part")
+get_imag_kernel: _Maker = _of_dtypes("dtype real_dtype", _REAL, "z[i] = imag(y[i])", "imag_part")
+get_conj_kernel: _Maker = _of_dtypes(
     "dtype conj_dtype", "{dtype} *y, {conj_dtype} *z", "z[i] = pycuda::conj(y[i])", "conjugate"
 )
-get_arange_kernel: Callable[..., Function] = _of_dtypes(
+get_arange_kernel: _Maker = _of_dtypes(
     "dtype", "{dtype} *z, {dtype} start, {dtype} step", "z[i] = start + ({dtype})i * step", "arange"
 )
-get_fmod_kernel: Callable[..., Function] = _of_dtypes(
+get_fmod_kernel: _Maker = _of_dtypes(
     "", "float *arg, float *mod, float *z", "z[i] = fmodf(arg[i], mod[i])", "fmod_kernel"
 )
-get_modf_kernel: Callable[..., Function] = _of_dtypes(
+get_modf_kernel: _Maker = _of_dtypes(
     "", "float *x, float *intpart, float *fracpart", "fracpart[i] = modff(x[i], &intpart[i])", "modf_kernel"
 )
-get_frexp_kernel: Callable[..., Function] = _of_dtypes(
-    "",
-    "float *x, float *significand, float *exponent",
-    "int power; significand[i] = frexpf(x[i], &power); exponent[i] = power",
-    "frexp_kernel",
-)
-get_ldexp_kernel: Callable[..., Function] = _of_dtypes(
+get_frexp_kernel: _Maker = _of_dtypes(
+    "", "float *x, float *significand, float *exponent",
+    "int power; significand[i] = frexpf(x[i], &power); exponent[i] = power", "frexp_kernel",
+)  # fmt: skip
+get_ldexp_kernel: _Maker = _of_dtypes(
     "", "float *sig, float *expt, float *z", "z[i] = ldexpf(sig[i], (int)expt[i])", "ldexp_kernel"
 )
-get_if_positive_kernel: Callable[..., Function] = _of_dtypes(
+get_if_positive_kernel: _Maker = _of_dtypes(
     "crit_dtype dtype", _CHOICE, "result[i] = crit[i] > 0 ? then_[i] : else_[i]", "if_positive"
 )
-get_where_kernel: Callable[..., Function] = _of_dtypes(
+get_where_kernel: _Maker = _of_dtypes(
     "crit_dtype dtype", _CHOICE, "result[i] = crit[i] != 0 ? then_[i] : else_[i]", "where"
 )
-get_scalar_op_kernel: Callable[..., Function] = _of_dtypes(
-    "dtype_x dtype_a dtype_y operator",
-    "{dtype_x} *x, {dtype_a} a, {dtype_y} *y",
-    "y[i] = x[i] {operator} a",
-    "scalar_operation",
-)
-get_logical_not_kernel: Callable[..., Function] = _of_dtypes(
+get_scalar_op_kernel: _Maker = _of_dtypes(
+    "dtype_x dtype_a dtype_y operator", "{dtype_x} *x, {dtype_a} a, {dtype_y} *y",
+    "y[i] = x[i] {operator} a", "scalar_operation",
+)  # fmt: skip
+get_logical_not_kernel: _Maker = _of_dtypes(
     "dtype_x dtype_out", "{dtype_x} *x, {dtype_out} *out", "out[i] = x[i] == 0", "logical_not"
 )
 _unary = _of_dtypes("func in_dtype out_dtype", "{in_dtype} *y, {out_dtype} *z", "z[i] = {func}(y[i])", "{func}_kernel")

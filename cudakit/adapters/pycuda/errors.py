@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -70,21 +68,20 @@ def as_error(error: Exception) -> Exception:
         return KernelFault(text)
     if not isinstance(error, errors.LaunchError) and "CUDA" not in type(error).__name__:
         return error
-    if any(part in text for part in ("memory were asked for", "more than any memory", "OUT_OF_MEMORY")):
-        return MemoryError(text)
-    for words, error_class in _BY_STATUS:
-        if any(word in text for word in words):
-            return error_class(text)
     lost = lost_context(error) is not None or (error.__cause__ and lost_context(error.__cause__))
-    return LaunchError(text) if lost else LogicError(text)
+    return _class_of(text, LaunchError if lost else LogicError)(text)
 
 
-#: Words in the driver's names of errors, and the exception of each; other errors are a `LogicError`.
-_BY_STATUS: tuple[tuple[tuple[str, ...], type[Error]], ...] = (
-    (("OUT_OF_MEMORY",), MemoryError),
+#: Words of cudakit's messages and of the driver's names of errors, and the exception of each.
+_BY_WORDS: tuple[tuple[tuple[str, ...], type[Error]], ...] = (
+    (("OUT_OF_MEMORY", "memory were asked for", "more than any memory"), MemoryError),
     (("LAUNCH_FAILED", "LAUNCH_OUT_OF_RESOURCES", "LAUNCH_TIMEOUT", "LAUNCH_INCOMPATIBLE"), LaunchError),
     (("NO_DEVICE", "NO_BINARY_FOR_GPU", "FILE_NOT_FOUND", "NOT_READY", "ECC_UNCORRECTABLE"), RuntimeError),
 )
+
+
+def _class_of(text: str, default: type[Error]) -> type[Error]:
+    return next((error_class for words, error_class in _BY_WORDS if any(word in text for word in words)), default)
 
 
 def call(name: str, *arguments: Any) -> Any:
@@ -99,10 +96,7 @@ def call(name: str, *arguments: Any) -> Any:
 
     status, *results = getattr(driver, name)(*arguments)
     if int(status) != 0:
-        for words, error_class in _BY_STATUS:
-            if any(word in status.name for word in words):
-                raise error_class(f"{name} failed: {status.name}")
-        raise LogicError(f"{name} failed: {status.name}")
+        raise _class_of(status.name, LogicError)(f"{name} failed: {status.name}")
     return results[0] if len(results) == 1 else tuple(results) or None
 
 
@@ -116,11 +110,3 @@ def translated() -> Iterator[None]:
         if result is error:
             raise
         raise result from None  # its text has all of the error's
-
-
-def warn(message: str) -> None:
-    """Warn at the program's line."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("cudakit."):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, UserWarning, level + 1)

@@ -22,7 +22,7 @@ from cudakit.adapters.pycuda.allocations import (
     variable_at,
 )
 from cudakit.adapters.pycuda.enums import func_cache, function_attribute
-from cudakit.adapters.pycuda.errors import LogicError, translated, warn
+from cudakit.adapters.pycuda.errors import LogicError, translated
 from cudakit.adapters.pycuda.prepared import PreparedCall, converted, fits, letters_of
 from cudakit.adapters.pycuda.streams import Event, finish_all, stream_of
 from cudakit.adapters.pycuda.texture_references import SurfaceReference, TextureReference
@@ -35,6 +35,7 @@ from cudakit.kernel.kernel import Kernel
 from cudakit.kernel.kernel import Module as Compiled
 from cudakit.places import device_limits
 from cudakit.streams import devices
+from cudakit.streams.witnesses import warn_at_call
 from cudakit.types.arguments import texture_handle
 from cudakit.types.cpp import Named, Pointer, scalar_dtype, vector
 
@@ -401,7 +402,7 @@ def _pointer(where: str, cpp: Any, arg: Any, dtype: Any) -> Any:
         message = f"{where} takes elements of {want}, got an array of {dtype}"
         if dtype.itemsize != want.itemsize:
             raise ArgumentError(f"{message}; convert it with a.astype(numpy.{want.name})")
-        warn(f"{message}: their bytes are passed as they are")
+        warn_at_call(f"{message}: their bytes are passed as they are", UserWarning)
     address = address_of(arg)
     if target is None:
         return np.uint64(address)  # of compiled code, which tells the size of the parameter only
