@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,11 +44,15 @@ class Trials:
         Quantity that is measured.
     check, tolerance
         As for `ck.tune`.
+    is_poisoned : dict of int to bool, optional
+        Whether an argument may be poisoned, by its number, beside what `ck.InOut` and its kin say.
 
     Attributes
     ----------
     candidates : list of Candidate
         All candidates that were tried, in order.
+    broken : str
+        Error after which the device takes no launch of this process; empty as long as it does.
     seconds : dict of str to float
         Time of the search: waiting for compiles, loading, checking, measuring, comparing and confirming.
     """
@@ -61,16 +65,28 @@ class Trials:
         objective: Objective,
         check: Any = None,
         tolerance: float | None = None,
+        is_poisoned: Mapping[int, bool] | None = None,
     ) -> None:
         self.variants, self.stream, self.objective = variants, stream, objective
         self.candidates: list[Candidate] = []
         self._arguments, self._is_poisoned = on_place(arguments, stream)
+        self._is_poisoned |= is_poisoned or {}
         self._check, self._tolerance = check, tolerance
         self._values = variants.values(arguments)
         self._outputs: Outputs | None = None
         self._expected: Expected | None = None
         self._fastest = float("inf")
         self.seconds: dict[str, float] = {}
+        self.broken = ""
+
+    def __enter__(self) -> Trials:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End what the trials have started."""
 
     @contextlib.contextmanager
     def timed(self, phase: str) -> Iterator[None]:
@@ -101,19 +117,24 @@ class Trials:
                 ahead.wait(point)
             with self.timed("load"):
                 plan = self._plan(candidate)
+        except LaunchError as error:
+            candidate.state, candidate.why = "invalid", str(error)
+            return candidate
+        except (CompileError, TemplateError) as error:
+            candidate.why = str(error)
+            return candidate
+        try:
             with self.timed("check"):
                 is_right = self._is_right(candidate, plan)
             if is_right:
                 with self.timed("measure"):
                     self._measure(candidate, plan)
-        except LaunchError as error:
-            candidate.state, candidate.why = "invalid", str(error)
-        except (CompileError, TemplateError) as error:
-            candidate.why = str(error)
         except ArgumentError:
             raise
-        except CudakitError as error:
-            candidate.why = str(error)
+        except Exception as error:  # of the emulator, CuPy or the driver
+            candidate.state = "invalid" if isinstance(error, LaunchError) else "failed"
+            candidate.why = str(error) if isinstance(error, CudakitError) else f"{type(error).__name__}: {error}"
+            self._look_at_device()
         return candidate
 
     def compare(self, finalists: Sequence[Candidate]) -> None:
@@ -143,9 +164,10 @@ class Trials:
         for name, confirmation in (("fresh data", self._on_fresh_data), ("emulator", self._on_emulator)):
             try:
                 outcomes[name] = confirmation(candidate, seed)
-            except CudakitError as error:
+            except Exception as error:  # of the emulator, CuPy or the driver
                 candidate.state, candidate.why = "wrong", f"{name}: {error}"
                 outcomes[name] = candidate.why
+                self._look_at_device()
                 break
         return outcomes
 
@@ -153,19 +175,39 @@ class Trials:
         kernel = self.variants.kernel(candidate.point)
         config = self.variants.config(candidate.point, self._values)
         if self._outputs is None:
-            plan = kernel.plan(self.stream, config, *self._arguments)
+            plan = self._launchable(kernel, config, self._arguments)
             outputs = Outputs(self.stream, self._arguments, plan.parameters, self._is_poisoned)
             if not outputs.names:
                 raise ArgumentError(f"{kernel.name} writes no array: there is nothing to check; pass an output")
             self._outputs = outputs
         if self._expected is None:
             self._expected = self._expectation(self._outputs, config)
-        plan = kernel.plan(self.stream, config, *self._outputs.arguments)
+        plan = self._launchable(kernel, config, self._outputs.arguments)
         if place_of(self.stream) is DEVICES:
             resources = kernel.attributes()
             candidate.registers, candidate.spill_bytes = resources.registers, resources.spill_bytes
             candidate.shared_bytes, candidate.occupancy = resources.shared_bytes, resources.occupancy
         return plan
+
+    def _launchable(self, kernel: Any, config: Any, arguments: Sequence[Any]) -> Any:
+        """Return the plan of a launch.
+
+        Raises
+        ------
+        LaunchError
+            The kernel cannot be launched so. Another point may well be.
+        """
+        try:
+            return kernel.plan(self.stream, config, *arguments)
+        except ArgumentError as error:
+            raise LaunchError(str(error)) from error
+
+    def _look_at_device(self) -> None:
+        """Note in `broken` if no launch is possible any more."""
+        try:
+            self.stream.sync()
+        except Exception as error:  # of the driver
+            self.broken = f"{type(error).__name__}: {error}"
 
     def _expectation(self, outputs: Outputs, config: Any) -> Expected:
         if hasattr(self._check, "plan"):  # a kernel

@@ -12,8 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+from cudakit.errors import ArgumentError
 from cudakit.places import stream as default_stream
 from cudakit.tuning.compiling import Ahead
+from cudakit.tuning.isolated import IsolatedTrials
 from cudakit.tuning.objectives import objective_of
 from cudakit.tuning.search import Strategy, strategy_of
 from cudakit.tuning.space import Restriction, Space
@@ -41,6 +43,8 @@ def tune(
     tolerance: float | None = None,
     l2: str = "flushed",
     workers: int | None = None,
+    isolated: bool = False,
+    time_limit_s: float = 30.0,
 ) -> Tuned:
     """Find the fastest right variant of a kernel in a space.
 
@@ -78,6 +82,11 @@ def tune(
         State of the L2 cache before a timed launch.
     workers : int, optional
         Number of processes that compile ahead; 0 compiles when needed. Default: one for each core, at most eight.
+    isolated : bool
+        Whether launches run in another process: one that hangs or faults then costs its candidate only. The objective
+        must be a name.
+    time_limit_s : float
+        With `isolated`, the longest time of a candidate, in seconds.
 
     Returns
     -------
@@ -92,12 +101,27 @@ def tune(
     points = Space(space, where)
     stream = default_stream() if stream is None else stream
     variants = Variants(kernel, points, config)
-    trials = Trials(variants, arguments, stream, objective_of(objective, stream, l2), check, tolerance)
-    strategy_used = strategy_of(strategy, points, seed)
-    with Ahead(trials.specialization, len(strategy_used.rows), workers) as ahead:
-        ended = _search(trials, strategy_used, ahead, budget)
+    measured = objective_of(objective, stream, l2)
+    if isolated:
+        if not isinstance(objective, str):
+            raise ArgumentError("with isolated=True the objective is a name: objects are not sent to another process")
+        trials: Trials = IsolatedTrials(
+            variants, arguments, stream, measured, check, tolerance, time_limit_s=time_limit_s, l2=l2
+        )
+    else:
+        trials = Trials(variants, arguments, stream, measured, check, tolerance)
+    with trials:
+        return _tuned(trials, strategy_of(strategy, points, seed), workers, budget, seed)
+
+
+def _tuned(trials: Trials, strategy: Strategy, workers: int | None, budget: int | timedelta | None, seed: int) -> Tuned:
+    """Search, compare the best, confirm the winner."""
+    with Ahead(trials.specialization, len(strategy.rows), workers) as ahead:
+        ended = _search(trials, strategy, ahead, budget)
     confirmed = dict[str, str]()
     with contextlib.suppress(KeyboardInterrupt):
+        if trials.broken:
+            raise KeyboardInterrupt
         with trials.timed("compare"):
             trials.compare(trials.right[:_FINALISTS])
         while trials.right and (winner := trials.right[0]):
@@ -106,14 +130,16 @@ def tune(
             if winner.state == "right":
                 break
     if not trials.right:
-        raise none_right(kernel, trials.candidates)
-    return Tuned(variants, trials.candidates, trials.objective, ended, confirmed, trials.seconds)
+        raise none_right(trials.variants.name, trials.candidates)
+    return Tuned(trials.variants, trials.candidates, trials.objective, ended, confirmed, trials.seconds)
 
 
 def _search(trials: Trials, strategy: Strategy, ahead: Ahead, budget: int | timedelta | None) -> str:
     """Evaluate points until the strategy has none, or the budget is used. Return why the search ended."""
     begun = time.monotonic()
     while True:
+        if trials.broken:
+            return f"the device failed: {trials.broken}"
         if isinstance(budget, timedelta) and time.monotonic() - begun > budget.total_seconds():
             return "budget"
         if isinstance(budget, int) and len(trials.candidates) >= budget:

@@ -174,13 +174,13 @@ class Tuned(Reported):
         Path(path).write_text(self.to_json(), encoding="utf-8")
 
 
-def none_right(kernel: Any, candidates: Iterable[Candidate]) -> ArgumentError:
+def none_right(kernel: str, candidates: Iterable[Candidate]) -> ArgumentError:
     """Return the error of a search without a right candidate: each reason with the number of its candidates."""
     reasons: dict[str, list[Point]] = {}
     for candidate in candidates:
         reasons.setdefault(f"{candidate.state}: {candidate.why}", []).append(candidate.point)
     lines = [f"  {len(points)} × {reason} (as {_shown(points[0])})" for reason, points in reasons.items()]
-    return ArgumentError(f"{kernel.name}: no candidate of the space is right\n" + "\n".join(lines))
+    return ArgumentError(f"{kernel}: no candidate of the space is right\n" + "\n".join(lines))
 
 
 def _shown(point: Point) -> str:

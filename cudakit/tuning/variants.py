@@ -75,6 +75,11 @@ class Variants:
                 "'grid' and 'block' in the space"
             )
 
+    @property
+    def name(self) -> str:
+        """The name of the kernel."""
+        return str(self._kernel.name)
+
     def kernel(self, point: Point) -> Any:
         """Return the kernel of a point."""
         kernel = self._kernel

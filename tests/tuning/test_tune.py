@@ -221,3 +221,30 @@ def test_welch_tells_what_is_slower_and_what_is_a_tie() -> None:
     low, high = interval(fast)
     assert low < 100 < high
     assert high - low < 1
+
+
+DEADLY = """
+template <int FAULT> __global__ void add(const float* x, float* y, int n) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    while (FAULT == 1 && ((volatile const float*)x)[0] == 0) {}      // hangs
+    if (FAULT == 2) y[i + (1 << 30)] = 1;                            // out of bounds
+    if (i < n) y[i] = x[i] + 1;
+    if (FAULT == 0) for (int k = 0; k < 20; k++) if (i < n) y[i] = x[i] + 1 + 0 * y[i];
+}"""
+
+
+@pytest.mark.slow
+def test_a_launch_that_hangs_or_faults_costs_its_candidate(stream: Any) -> None:
+    x = ck.to_device(np.arange(64, dtype=np.float32), stream)
+    y = ck.to_device(np.zeros(64, np.float32), stream)
+    objective = "instructions" if isinstance(stream, ck.emulator.EmulatedStream) else "time"
+    tuned = ck.tune(
+        ck.Kernel(DEADLY), (x, y, 64), {"FAULT": [0, 1, 2, 3]}, config=ck.config(2, 32), stream=stream,
+        check=lambda x, y, n: x + 1, objective=objective, strategy="exhaustive", isolated=True, time_limit_s=5,
+    )  # fmt: skip
+    why = {row.point["FAULT"]: (row.state, row.why) for row in tuned.table}
+    assert why[1] == ("failed", "no result after 5 s; its process was ended")
+    assert why[2][0] == "failed"
+    assert why[3][0] in ("right", "slow")
+    assert why[0][0] in ("right", "slow")
+    assert tuned.ended == "exhausted"

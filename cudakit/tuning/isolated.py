@@ -1,0 +1,253 @@
+"""Trials in a process of their own: a launch that hangs or faults costs its candidate, and the search goes on.
+
+The parent sends the arguments once, then for each candidate the kernel and the configuration. A process that dies or
+does not answer in time is replaced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from cudakit.jit.compile.worker import answer_channel, command, environment
+from cudakit.memory.memory import to_host
+from cudakit.places import DEVICES, place_of
+from cudakit.places import stream as default_stream
+from cudakit.tuning.arrays import on_place
+from cudakit.tuning.compiling import Ahead
+from cudakit.tuning.objectives import objective_of
+from cudakit.tuning.space import Point
+from cudakit.tuning.trials import Trials
+from cudakit.tuning.tuned import Candidate
+
+#: Seconds to start a process, beside those of a candidate: imports, a CUDA context, copies of the arguments.
+_START_S = 60.0
+
+
+class IsolatedTrials(Trials):
+    """Trials whose launches run in another process.
+
+    Parameters
+    ----------
+    time_limit_s : float
+        Longest time of a candidate, in seconds.
+    l2 : str
+        State of the L2 cache before a timed launch.
+    """
+
+    def __init__(self, *arguments: Any, time_limit_s: float, l2: str, **others: Any) -> None:
+        super().__init__(*arguments, **others)
+        self._time_limit_s, self._l2 = time_limit_s, l2
+        self._child: _Child | None = None
+        self._reference: Point | None = None
+
+    def evaluate(self, point: Point, ahead: Ahead) -> Candidate:
+        """Evaluate a point in the process. A new process first runs the reference again."""
+        # The process compiles what does not compile again, and says why.
+        with self.timed("compile"), contextlib.suppress(Exception):
+            ahead.wait(point)
+        with self.timed("process"):
+            result = self._ask("evaluate", [point])
+        candidate = result if isinstance(result, Candidate) else Candidate(point, "failed", why=result)
+        self.candidates.append(candidate)
+        if self._reference is None and candidate.state == "right":
+            self._reference = point
+        return candidate
+
+    def compare(self, finalists: Sequence[Candidate]) -> None:
+        """Measure the best candidates again in one process."""
+        points = [candidate.point for candidate in finalists]
+        results = self._ask("compare", points)
+        if isinstance(results, list):
+            for candidate, result in zip(finalists, results, strict=True):
+                vars(candidate).update(vars(result))
+
+    def confirm(self, candidate: Candidate, seed: int) -> dict[str, str]:
+        """Confirm a candidate in the process."""
+        result = self._ask("confirm", [candidate.point], seed)
+        if isinstance(result, str):
+            candidate.state, candidate.why = "wrong", result
+            return {"process": result}
+        outcomes: dict[str, str] = result[1]
+        vars(candidate).update(state=result[0].state, why=result[0].why)
+        return outcomes
+
+    def close(self) -> None:
+        """End the process."""
+        if self._child is not None:
+            self._child.end()
+            self._child = None
+
+    def _ask(self, request: str, points: Sequence[Point], *more: Any) -> Any:
+        """Return the process's answer to a request for points; a text says why there is none."""
+        limit_s = self._time_limit_s * (10 if request == "compare" else 1)
+        if self._child is None:
+            self._child = _Child(self._message())
+            limit_s += _START_S
+            if self._reference is not None:
+                self._child.ask(("evaluate", self._rows([self._reference])), limit_s)
+        answer = self._child.ask((request, self._rows(points), *more), limit_s)
+        if not isinstance(answer, tuple):
+            self._child.end()
+            self._child = None
+            return answer
+        result, is_alive = answer
+        if not is_alive:
+            self.close()
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    def _rows(self, points: Sequence[Point]) -> list[tuple[Point, Any, Any]]:
+        return [(point, self.variants.kernel(point), self.variants.config(point, self._values)) for point in points]
+
+    def _message(self) -> dict[str, Any]:
+        """Return what a new process needs to know."""
+        arguments, is_poisoned = on_place(self._arguments, self.stream)
+        host = [to_host(value, self.stream) if getattr(value, "shape", ()) else value for value in arguments]
+        check = self._check
+        try:
+            pickle.dumps(check)
+        except Exception:  # a function of this process: its results are sent
+            check = check(*[np.array(value) if isinstance(value, np.ndarray) else value for value in host])
+        return {
+            "arguments": host,
+            "is_poisoned": self._is_poisoned | is_poisoned,
+            "on_gpu": place_of(self.stream) is DEVICES,
+            "objective": self.objective.name,
+            "check": check,
+            "tolerance": self._tolerance,
+            "l2": self._l2,
+        }
+
+
+class _Child:
+    """A process that runs candidates."""
+
+    def __init__(self, message: Mapping[str, Any]) -> None:
+        self._process = subprocess.Popen(
+            command(__file__), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment()
+        )
+        self._answers: queue.Queue[Any] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+        self._send(message)
+
+    def ask(self, request: Any, limit_s: float) -> Any:
+        """Return the answer, a pair; or a text if the process died or was too slow."""
+        self._send(request)
+        try:
+            return self._answers.get(timeout=limit_s)
+        except queue.Empty:
+            return f"no result after {limit_s:g} s; its process was ended"
+
+    def end(self) -> None:
+        """Kill the process."""
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            with contextlib.suppress(BrokenPipeError, AttributeError):
+                stream.close()  # type: ignore[union-attr]
+
+    def _send(self, message: Any) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            pickle.dump(message, self._process.stdin)
+            self._process.stdin.flush()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        with contextlib.suppress(ValueError):  # closed
+            while True:
+                try:
+                    self._answers.put(pickle.load(self._process.stdout))
+                except (EOFError, pickle.UnpicklingError):
+                    self._answers.put(f"its process died (exit status {self._process.wait()})")
+                    return
+
+
+class _Sent:
+    """The variants of the points that were sent: kernels and configurations."""
+
+    of_call = ()
+
+    def __init__(self) -> None:
+        self.rows: dict[str, tuple[Any, Any]] = {}
+
+    def add(self, rows: Sequence[tuple[Point, Any, Any]]) -> list[Point]:
+        for point, kernel, config in rows:
+            self.rows[repr(point)] = kernel, config
+        return [point for point, _, _ in rows]
+
+    def values(self, arguments: Sequence[Any]) -> dict[str, Any]:
+        return {}
+
+    def kernel(self, point: Point) -> Any:
+        return self.rows[repr(point)][0]
+
+    def config(self, point: Point, values: Mapping[str, Any]) -> Any:
+        return self.rows[repr(point)][1]
+
+
+def serve() -> None:
+    """Answer requests from standard input until it ends."""
+    answers = answer_channel()
+    message = pickle.load(sys.stdin.buffer)
+    from cudakit.emulator import face
+
+    stream = default_stream() if message["on_gpu"] else face.stream()
+    sent: Any = _Sent()
+    trials = Trials(
+        sent,
+        on_device(message["arguments"], stream),
+        stream,
+        objective_of(message["objective"], stream, message["l2"]),
+        message["check"],
+        message["tolerance"],
+        message["is_poisoned"],
+    )
+    while True:
+        try:
+            request, rows, *more = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        points = sent.add(rows)
+        try:
+            result = _result(trials, request, points, *more)
+        except Exception as error:
+            result = error
+        pickle.dump((result, not trials.broken), answers)
+        answers.flush()
+
+
+def _result(trials: Trials, request: str, points: Sequence[Point], *more: Any) -> Any:
+    candidates = []
+    with Ahead(trials.specialization, 0, 0) as ahead:
+        for point in points:
+            former = next((row for row in trials.candidates if row.point == point), None)
+            candidates.append(former or trials.evaluate(point, ahead))
+    if request == "evaluate":
+        return candidates[0]
+    if request == "compare":
+        trials.compare(candidates)
+        return candidates
+    outcomes = trials.confirm(candidates[0], *more)
+    return candidates[0], outcomes
+
+
+def on_device(arguments: Sequence[Any], stream: Any) -> list[Any]:
+    """Return arguments with copies of arrays at the stream's place."""
+    from cudakit.memory.memory import to_device
+
+    return [to_device(value, stream) if isinstance(value, np.ndarray) else value for value in arguments]
+
+
+if __name__ == "__main__":
+    serve()
