@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from cudakit.adapters.compiler_options import compile_options
 from cudakit.errors import ArgumentError, shortened
 from cudakit.generate.elementwise import Elementwise, elementwise
 from cudakit.generate.reduction import Reduction, reduction
 from cudakit.jit.source.source import from_text
-from cudakit.jit.specialise.options import CompileOptions
 from cudakit.kernel.kernel import Kernel, Module, of_source
 
 
@@ -41,12 +41,12 @@ def from_cupy(kernel: Any) -> Kernel | Module | Elementwise | Reduction:
     """
     class_name = type(kernel).__name__ if type(kernel).__module__.partition(".")[0] == "cupy" else ""
     if class_name == "RawKernel":
-        options = compile_options(kernel.options)
+        options = compile_options(kernel.options)[0]
         if kernel.code is None:
             return Kernel.from_file(kernel.file_path, kernel.name, options=options)
         return of_source(from_text(kernel.code, 2), kernel.name, options)
     if class_name == "RawModule":
-        options = compile_options(kernel.options)
+        options = compile_options(kernel.options)[0]
         if kernel.code is None:
             return Module.from_file(kernel.file_path, options=options)
         return Module(kernel.code, options=options)
@@ -67,34 +67,3 @@ def from_cupy(kernel: Any) -> Kernel | Module | Elementwise | Reduction:
 def _declared(parameters: Iterable[Any]) -> str:
     """Return the declaration of parameters as CuPy writes it: ``raw float x, int n``."""
     return ", ".join(f"{'raw ' * parameter.raw}{parameter.ctype} {parameter.name}" for parameter in parameters)
-
-
-def compile_options(flags: Iterable[str]) -> CompileOptions:
-    """Convert a compiler's command-line flags to options.
-
-    Raises
-    ------
-    ArgumentError
-        For an unknown flag.
-    """
-    options: dict[str, Any] = {}
-    defines: list[str | tuple[str, str]] = []
-    folders: list[str] = []
-    for option in flags:
-        name, _, value = option.lstrip("-").partition("=")
-        if name == "std":
-            options["std"] = value
-        elif option.startswith("-D"):
-            name, equals, value = option.removeprefix("-D").partition("=")
-            defines.append((name, value) if equals else name)
-        elif option.startswith("-I"):
-            folders.append(option.removeprefix("-I"))
-        elif name in ("include-path", "define-macro"):
-            (folders if name == "include-path" else defines).append(value)
-        elif name == "use_fast_math":
-            options["fast_math"] = True
-        elif name in ("maxrregcount", "lineinfo", "generate-line-info"):
-            options |= {"max_registers": int(value)} if name == "maxrregcount" else {"lineinfo": True}
-        else:
-            raise ArgumentError(f"the compiler's option {shortened(option)} has no counterpart in CompileOptions")
-    return CompileOptions(defines=defines, include_paths=folders, **options)

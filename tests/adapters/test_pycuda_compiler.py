@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import cudakit as ck
+from cudakit.adapters.compiler_options import compile_options
 from cudakit.adapters.pycuda import compiler, gpuarray
 from cudakit.adapters.pycuda import driver as drv
 from cudakit.adapters.pycuda.compiler import DynamicModule, DynamicSourceModule, SourceModule
 from cudakit.adapters.pycuda.linking import compiled_here
-from cudakit.adapters.pycuda.nvcc_options import compile_options
 
 pytestmark = pytest.mark.filterwarnings("ignore::cudakit.EmulatorWarning")
 

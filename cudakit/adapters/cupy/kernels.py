@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from cudakit.adapters import emulated_device
+from cudakit.adapters.compiler_options import compile_options
 from cudakit.adapters.cupy.arrays import ndarray, plain, refuse_host_arrays, wrapped
 from cudakit.adapters.cupy.capture import CAPTURE
 from cudakit.adapters.cupy.device import current_stream
 from cudakit.adapters.cupy.memory import BaseMemory, MemoryPointer
 from cudakit.adapters.cupy.texture import SurfaceObject, TextureObject
-from cudakit.adapters.cupy_kernels import compile_options
 from cudakit.emulator.face import EmulatorPlace, as_device
 from cudakit.errors import ArgumentError, CudakitError
 from cudakit.generate.elementwise import elementwise
@@ -158,7 +158,7 @@ class RawKernel(Function):
         jitify: bool = False,
     ) -> None:
         self.code, self.name, self.options, self.backend, self.file_path = code, name, tuple(options), backend, None
-        super().__init__(_kernel_of(from_text(code, 2), name, compile_options(options)), enable_cooperative_groups)
+        super().__init__(_kernel_of(from_text(code, 2), name, compile_options(options)[0]), enable_cooperative_groups)
 
     def compile(self, log_stream: Any = None) -> None:
         """Compile the kernel now."""
@@ -209,7 +209,7 @@ class RawModule:
             raise CudakitError("RawModule takes code or a path")
         self.code, self.file_path, self.options, self.backend = code, path, tuple(options), backend
         self.name_expressions, self.enable_cooperative_groups = name_expressions, enable_cooperative_groups
-        self._options = compile_options(options)
+        self._options = compile_options(options)[0]
         self._source = from_text(code, 2) if code is not None else from_file(str(path))
         self.module = self
 
@@ -319,7 +319,7 @@ class ElementwiseKernel:
         self.nargs: int = self.nin + self.nout
         self._returns, self.return_tuple = not no_return, return_tuple
         body = f"{loop_prep};\n{operation}" if loop_prep else operation
-        chosen = compile_options(options) if options else None
+        chosen = compile_options(options)[0] if options else None
 
         def make(inputs: str, outputs: str, before: str) -> Any:
             return elementwise(inputs, outputs, body, name, preamble=before, options=chosen)
@@ -360,7 +360,7 @@ class ReductionKernel:
         options: Sequence[str] = (),
     ) -> None:
         self.name, self.preamble, self.identity, self._inputs = name, preamble, identity, _count(in_params)
-        chosen, start = compile_options(options) if options else None, str(identity) if identity is not None else ""
+        chosen, start = compile_options(options)[0] if options else None, str(identity) if identity is not None else ""
 
         def make(inputs: str, outputs: str, before: str) -> Any:
             return reduction(

@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
+from cudakit.adapters.compiler_options import compile_options, usable_arch
 from cudakit.adapters.pycuda.absent import missing
 from cudakit.adapters.pycuda.contexts import get_version
 from cudakit.adapters.pycuda.errors import CompileError, translated
 from cudakit.adapters.pycuda.functions import Function, Module
 from cudakit.adapters.pycuda.linking import Linker, compiled_here
-from cudakit.adapters.pycuda.nvcc_options import compile_options, usable_arch
 from cudakit.adapters.pycuda.texture_references import SurfaceReference, TextureReference, rewritten
 from cudakit.errors import ArgumentError, shortened
 from cudakit.jit.cache import settings

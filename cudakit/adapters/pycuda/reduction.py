@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from cudakit.adapters.cupy_kernels import compile_options
+from cudakit.adapters.compiler_options import compile_options
 from cudakit.adapters.pycuda import gpuarray
 from cudakit.adapters.pycuda.absent import missing
 from cudakit.adapters.pycuda.allocations import array_at
@@ -95,7 +95,7 @@ class ReductionKernel:
         header = complex_header(*declared, result, map_expr, reduce_expr, str(neutral), preamble, str(options))
         self._reduce = reduction(
             ", ".join(declared), f"{result} combined", map_expr, reduce_expr, str(neutral), name=name, acc=result,
-            preamble=header + preamble, options=compile_options(options or ()),
+            preamble=header + preamble, options=compile_options(options or ())[0],
         )  # fmt: skip
 
     @raised_from_call

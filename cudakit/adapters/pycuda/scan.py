@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
-from cudakit.adapters.cupy_kernels import compile_options
+from cudakit.adapters.compiler_options import compile_options
 from cudakit.adapters.pycuda import gpuarray
 from cudakit.adapters.pycuda.absent import missing
 from cudakit.adapters.pycuda.allocations import array_at
@@ -65,7 +65,7 @@ class _ScanKernel:
         self._scan = scan(
             f"{c_type} x", f"{c_type} y", "x", scan_expr, None if neutral is None else str(neutral), self._output,
             name_prefix, acc=c_type, preamble=header + preamble,
-            options=compile_options(options or ()),
+            options=compile_options(options or ())[0],
         )  # fmt: skip
 
     @raised_from_call

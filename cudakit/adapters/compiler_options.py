@@ -1,4 +1,4 @@
-"""Options of nvcc's command line as cudakit's compile options."""
+"""Options of nvcc's and NVRTC's command lines as cudakit's compile options."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _pairs(flags: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def compile_options(flags: Iterable[str], folders: Iterable[str] = ()) -> tuple[CompileOptions, str | None]:
-    """Return options of nvcc as compile options, and the arch that they name, or None.
+    """Return options of a command line as compile options, and the arch that they name, or None.
 
     Raises
     ------
@@ -88,8 +88,8 @@ def compile_options(flags: Iterable[str], folders: Iterable[str] = ()) -> tuple[
                 extra["ptxas_options"] = [*extra.get("ptxas_options", ()), value]
         elif name not in _IDLE:
             raise ArgumentError(
-                f"nvcc's option {shortened(name)} has no counterpart here: NVRTC compiles; leave it out, or use "
-                "ck.CompileOptions"
+                f"the compiler's option {shortened(name)} has no counterpart here: NVRTC compiles; leave it out, or "
+                "use ck.CompileOptions"
             )
     return CompileOptions(defines=defines, include_paths=include_paths, extra=extra, **options), arch
 
