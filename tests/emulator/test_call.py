@@ -318,6 +318,18 @@ def test_printf_writes_what_c_does() -> None:
     assert [text.rstrip("\n") for text in printed] == expected
 
 
+def test_printf_keeps_the_order_of_lanes_with_several_formats() -> None:
+    printed: list[str] = []
+    kernel = ck.Kernel("""
+        #include <cstdio>
+        __global__ void f() {
+            const char *format = threadIdx.x % 3 == 1 ? "%d of %g\\n" : threadIdx.x % 3 ? "%%\\n" : "%0200d\\n";
+            printf(format, threadIdx.x, threadIdx.x / 4.0);
+        }""")
+    kernel(emulator.stream(output=printed.append), ck.config(1, 64))
+    assert printed == [(f"{i:0200}\n", f"{i} of {i / 4:g}\n", "%\n")[i % 3] for i in range(64)]
+
+
 def test_an_endless_kernel_is_stopped_by_its_budget() -> None:
     kernel = ck.Kernel("__global__ void f(volatile int* x) { while (*x == 0) {} }")
     with pytest.raises(ck.EmulationError, match="budget of 1000 steps"):

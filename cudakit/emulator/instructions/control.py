@@ -64,57 +64,83 @@ def _snprintf() -> Any:
     return function
 
 
-def _formatted(spec: bytes, values: list[Any]) -> bytes:
+def _formatted(spec: bytes, values: tuple[Any, ...]) -> bytes:
     """Return ``sprintf(spec, *values)``, as bytes."""
-    size = 1 + int(_snprintf()(None, 0, spec, *values))
-    out = ctypes.create_string_buffer(size)
-    _snprintf()(out, size, spec, *values)
-    return out.raw[: size - 1]
+    out = ctypes.create_string_buffer(_USUAL_BYTES)
+    size = int(_snprintf()(out, _USUAL_BYTES, spec, *values))
+    if size >= _USUAL_BYTES:
+        out = ctypes.create_string_buffer(size + 1)
+        _snprintf()(out, size + 1, spec, *values)
+    return out.raw[:size]
 
 
-class _Arguments:
-    """Arguments of a lane's ``printf``, read one after the other."""
+#: Bytes for most conversions, so that they are formatted once.
+_USUAL_BYTES = 128
 
-    def __init__(self, machine: Machine, lane: int, address: int) -> None:
-        self.machine, self.lane, self.address = machine, np.array([lane]), address
-        self.count = 0
 
-    def take(self, dtype: str) -> Any:
-        """Return the next argument as a Python number, read from memory as `dtype` at the next aligned address."""
-        size = np.dtype(dtype).itemsize
-        start = -(-self.address // size) * size
-        self.address, self.count = start + size, self.count + 1
-        return self.machine.memory.load("generic", np.array([start], np.uint64), np.dtype(dtype), self.lane)[0].item()
-
-    def convert(self, match: re.Match[bytes]) -> bytes:
-        """Return the text of a conversion such as ``%5d``."""
-        conversion = match["kind"]
+@cache
+def _parts(text: bytes) -> list[bytes | tuple[bytes, list[tuple[str, Any]]]]:
+    """Return a format in parts: text, and conversions with the dtype in memory and the C type of each argument."""
+    parts: list[bytes | tuple[bytes, list[tuple[str, Any]]]] = []
+    end = 0
+    for match in _CONVERSION.finditer(text):
+        parts.append(text[end : match.start()])
+        end, conversion = match.end(), match["kind"]
         if conversion == b"%":
-            return b"%"
-        values: list[Any] = [ctypes.c_int(self.take("i4")) for _ in range(match[0].count(b"*"))]
+            parts.append(b"%")
+            continue
+        arguments: list[tuple[str, Any]] = [("i4", ctypes.c_int)] * match[0].count(b"*")
         size = b"" if conversion in b"eEfFgGaAcs" else match["size"] or b""
         if conversion in b"eEfFgGaA":
-            values.append(ctypes.c_double(self.take("f8")))
-        elif conversion == b"s":
-            values.append(ctypes.c_char_p(_bytes_at(self.machine, self.take("u8"))))
-        elif conversion == b"p":
-            values.append(ctypes.c_void_p(self.take("u8")))
+            arguments.append(("f8", ctypes.c_double))
+        elif conversion in b"sp":
+            arguments.append(("u8", ctypes.c_char_p if conversion == b"s" else ctypes.c_void_p))
         elif size not in (b"", b"h", b"hh"):
-            values.append(ctypes.c_longlong(self.take("i8")))
+            arguments.append(("i8", ctypes.c_longlong))
         else:
-            values.append(ctypes.c_int(self.take("i4")))
+            arguments.append(("i4", ctypes.c_int))
         spec = b"%" + match["flags"] + match["width"] + (match["precision"] or b"") + size + conversion
-        return _formatted(spec, values)
+        parts.append((spec, arguments))
+    return [*parts, text[end:]]
+
+
+def _printed(machine: Machine, lanes: np.ndarray, text: bytes, addresses: np.ndarray) -> tuple[list[bytes], int]:
+    """Return what lanes print by a format, and the number of arguments; each lane has its arguments at an address."""
+    columns: list[list[bytes]] = []
+    count, strings = 0, dict[int, bytes]()
+    for part in _parts(text):
+        if isinstance(part, bytes):
+            columns.append([part] * lanes.size)
+            continue
+        spec, arguments = part
+        values: list[list[Any]] = []
+        for dtype, c_type in arguments:
+            size = np.dtype(dtype).itemsize
+            starts = -(-addresses // size) * size
+            addresses, count = starts + size, count + 1
+            numbers = machine.memory.load("generic", starts.astype(np.uint64), np.dtype(dtype), lanes).tolist()
+            if c_type is ctypes.c_char_p:
+                strings |= {at: _bytes_at(machine, at) for at in {*numbers} - strings.keys()}
+                numbers = [strings[at] for at in numbers]
+            values.append(list(map(c_type, numbers)))
+        columns.append([_formatted(spec, row) for row in zip(*values, strict=True)])
+    return list(map(b"".join, zip(*columns, strict=True))), count
 
 
 def vprintf(machine: Machine, lanes: np.ndarray, argument_rows: list[np.ndarray]) -> Any:
     """Run ``int vprintf(const char* format, void* arguments)``: to the launch's output, in the order of lanes."""
-    counts = []
-    for lane, text, arguments in zip(lanes, *(_numbers(rows, "u8") for rows in argument_rows), strict=True):
-        reader = _Arguments(machine, int(lane), arguments)
-        machine.output(_CONVERSION.sub(reader.convert, _bytes_at(machine, text)).decode(errors="replace"))
-        counts.append(reader.count)
-    return np.array(counts, np.uint32)
+    formats, addresses = (np.array(_numbers(rows, "u8"), np.uint64).view(np.int64) for rows in argument_rows)
+    counts = np.zeros(lanes.size, np.uint32)
+    texts: list[bytes] = [b""] * lanes.size
+    for place in np.unique(formats):
+        chosen = np.flatnonzero(formats == place)
+        printed, count = _printed(machine, lanes[chosen], _bytes_at(machine, int(place)), addresses[chosen])
+        counts[chosen] = count
+        for lane, text in zip(chosen.tolist(), printed, strict=True):
+            texts[lane] = text
+    for text in texts:
+        machine.output(text.decode(errors="replace"))
+    return counts
 
 
 def assertfail(machine: Machine, lanes: np.ndarray, argument_rows: list[np.ndarray]) -> Any:
