@@ -248,6 +248,23 @@ def parser() -> Parser:
     debug = _command(commands, "debug", _debug, "run a program on the emulator and step through a kernel")
     _add_program(debug, "app.py:12 -- 100", metavar="FILE[:LINE]", text="Python file, and line to stop at")
 
+    tune = _command(commands, "tune", _tune, "find the fastest variant of a kernel, and keep it")
+    tune.epilog = f"example: {tune.prog} app.py:scale --sizes 1000,1000000"
+    tune.add_argument(
+        "kernel", nargs="?", metavar="FILE:NAME", help="Python file, and the name of its kernel.tuned(…) to tune"
+    )
+    tune.add_argument(
+        "--sizes", default="", metavar="LIST", help="sizes to tune for, such as 1000,1000000 or 64x64; default: its own"
+    )
+    tune.add_argument("--budget", type=int, metavar="N", help="most candidates; default: the whole space")
+    tune.add_argument("--strategy", metavar="NAME", help="order in which candidates are tried")
+    tune.add_argument("--objective", metavar="NAME", help="what is least: time; on the emulator a counter")
+    tune.add_argument("--seed", type=int, metavar="N", help="seed of the strategy; default: 0")
+    tune.add_argument("--json", action="store_true", help="write JSON: a line a candidate, then a line a size")
+    tune.add_argument("--list", action="store_true", help="list the kept results")
+    tune.add_argument("--export", dest="export_to", type=Path, metavar="FILE", help="write the kept results to a file")
+    tune.add_argument("--import", dest="import_from", type=Path, metavar="FILE", help="merge results of a file")
+
     demo = _command(commands, "demo", _demo, "run three kernels on a photograph: gray, blur, histogram")
     demo.add_argument("photo", nargs="?", type=Path, metavar="PHOTO", help="image file; default: a portrait")
     demo.add_argument("--arch", help="arch to compile the kernels for too, such as sm_90")
@@ -560,6 +577,12 @@ def _debug(options: argparse.Namespace) -> int:
     where = f" that has line {at}, or any after it" if at else ""
     print(f"cudakit: {program} launches no kernel of threads{where}", file=sys.stderr)
     return 1
+
+
+def _tune(options: argparse.Namespace) -> int:
+    from cudakit.tuning.command import run
+
+    return run(options)
 
 
 def _demo(options: argparse.Namespace) -> int:

@@ -13,11 +13,12 @@ from cudakit.errors import ArgumentError, CacheWarning, shortened
 from cudakit.jit.load.config import Config, Cover
 from cudakit.memory.host_arrays import HostArray
 from cudakit.places import DEVICES, is_capturing, place_of
+from cudakit.places import stream as default_stream
 from cudakit.streams import devices, process
 from cudakit.tuning import kept
 from cudakit.tuning.objectives import COUNTERS, objective_of
 from cudakit.tuning.space import Restriction, Space
-from cudakit.tuning.tune import tune
+from cudakit.tuning.tune import Progress, as_tuple, neighbours, tune_for
 from cudakit.tuning.tuned import Tuned
 from cudakit.tuning.variants import Configured, Variants
 from cudakit.types.cpp import Pointer
@@ -63,6 +64,8 @@ class TunedKernel:
         by: Sequence[str] = (),
         config: Configured = None,
         where: Restriction | Iterable[Restriction] | None = None,
+        arguments: Callable[..., Sequence[Any]] | None = None,
+        sizes: Sequence[Any] = (),
         **search: Any,
     ) -> None:
         names = [parameter.name for parameter in kernel.signature.parameters or ()]
@@ -70,6 +73,7 @@ class TunedKernel:
         if unknown := [name for name in by if name not in names]:
             raise ArgumentError(f"by: {kernel.name} has no parameter {unknown[0]!r}; it has {', '.join(names)}")
         self.kernel, self.by = kernel, by
+        self._arguments, self.sizes = arguments, tuple(sizes)
         self._points = Space(space, where)
         self._variants = Variants(kernel, self._points, config)
         self._search = {"space": space, "config": config, "where": where, **search}
@@ -112,6 +116,46 @@ class TunedKernel:
                 self.results[size_class] = self._of_class(stream, arguments, size_class)
             return self.results[size_class]
 
+    def search(
+        self,
+        stream: Any = None,
+        sizes: Sequence[Any] = (),
+        progress: Callable[[Progress], None] | None = None,
+        **changes: Any,
+    ) -> dict[Any, Tuned]:
+        """Tune for sizes now, and keep the results.
+
+        Parameters
+        ----------
+        stream : stream, optional
+            Stream of the launches. Default: as for `ck.tune`.
+        sizes : sequence
+            Sizes, each a number, or a tuple of numbers for several parameters in `by`. Default: those of the kernel.
+        progress : callable, optional
+            Function that is called after each candidate.
+        **changes : object
+            Other values of parameters of `ck.tune`, such as ``budget``.
+
+        Raises
+        ------
+        ArgumentError
+            The kernel was made without ``arguments``.
+        """
+        if self._arguments is None:
+            raise ArgumentError(
+                f"{self.kernel.name}: there are no arguments to tune with; pass arguments= to tuned, a function of the "
+                f"stream{''.join(f' and {name}' for name in self.by)} that returns them"
+            )
+        stream = default_stream() if stream is None else stream
+        results = {}
+        for size in sizes or self.sizes or ((),):
+            arguments = self._arguments(stream, *as_tuple(size))
+            others = neighbours(self._arguments, stream, size)
+            tuned = self._searched(stream, arguments, progress=progress, others=others, **changes)
+            results[size] = self.results[kept.card_of(stream), *self.size_class(arguments)] = tuned
+        self._ready.clear()
+        return results
+
     def _prepared(self, stream: Any, arguments: Sequence[Any]) -> tuple[Any, Config | Cover]:
         tuned = self.result(stream, *arguments)
         pair = tuned.kernel, tuned.config(*arguments)
@@ -125,19 +169,14 @@ class TunedKernel:
         return pair
 
     def _of_class(self, stream: Any, arguments: Sequence[Any], size_class: Sequence[Any]) -> Tuned:
-        objective = self._search.get("objective") or ("time" if place_of(stream) is DEVICES else next(iter(COUNTERS)))
         chosen = mode()
-        first = kept.first_point(self._points)
-        specialization = self._variants.kernel(first).specialization_of(stream, *arguments)
+        first = next(iter(self._points))
         if chosen == "off":
             return Tuned.of_point(self._variants, first, "CUDAKIT_TUNE is off")
-        records = kept.records_of(self.kernel)
-        name = objective if isinstance(objective, str) else objective.name
-        key = kept.key_of(specialization, self._points, self._functions, size_class, name, stream)
-        record = records.read(key)
+        record = kept.records_of(self.kernel).read(self._key_of_record(stream, arguments))
         candidates = None if record is None else kept.candidates_of(record, self._points)
         if candidates:
-            return Tuned(self._variants, candidates, objective_of(objective, stream), "kept", {}, {})
+            return Tuned(self._variants, candidates, objective_of(self._objective(stream), stream), "kept", {}, {})
         if chosen == "kept" or is_capturing(stream):
             reason = "CUDAKIT_TUNE is kept" if chosen == "kept" else "the stream is being captured"
             warnings.warn(
@@ -147,9 +186,23 @@ class TunedKernel:
                 stacklevel=4,
             )
             return Tuned.of_point(self._variants, first, reason)
-        tuned = tune(self.kernel, arguments, stream=stream, **{**self._search, "objective": objective})
+        return self._searched(stream, arguments)
+
+    def _searched(self, stream: Any, arguments: Sequence[Any], **changes: Any) -> Tuned:
+        """Search, and keep the result."""
+        search = {**self._search, "objective": self._objective(stream), **changes}
+        tuned = tune_for(self.kernel, arguments, stream=stream, **search)
         best = tuned.kernel.specialization_of(stream, *arguments)
         record = kept.record_of(tuned, self._points, best, stream)
         if record is not None:
-            records.merge(key, record)
+            kept.records_of(self.kernel).merge(self._key_of_record(stream, arguments), record)
         return tuned
+
+    def _objective(self, stream: Any) -> Any:
+        return self._search.get("objective") or ("time" if place_of(stream) is DEVICES else next(iter(COUNTERS)))
+
+    def _key_of_record(self, stream: Any, arguments: Sequence[Any]) -> str:
+        objective = self._objective(stream)
+        name = objective if isinstance(objective, str) else objective.name
+        specialization = self._variants.kernel(next(iter(self._points))).specialization_of(stream, *arguments)
+        return kept.key_of(specialization, self._points, self._functions, self.size_class(arguments), name, stream)

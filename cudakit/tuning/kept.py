@@ -24,7 +24,7 @@ from cudakit.jit.compile.nvrtc import Request, digest_of
 from cudakit.jit.source.closure import Closure
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.places import DEVICES, place_of
-from cudakit.tuning.space import Point, Space
+from cudakit.tuning.space import Space
 from cudakit.tuning.tuned import Candidate, Tuned
 
 #: Increased when records change: older ones are then ignored.
@@ -221,8 +221,3 @@ class _Inner:
 
     def __init__(self, code: Any) -> None:
         self.__code__ = code
-
-
-def first_point(space: Space) -> Point:
-    """Return the first valid point of a space."""
-    return next(iter(space))

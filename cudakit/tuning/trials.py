@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -46,6 +47,8 @@ class Trials:
         As for `ck.tune`.
     is_poisoned : dict of int to bool, optional
         Whether an argument may be poisoned, by its number, beside what `ck.InOut` and its kin say.
+    others : dict of str to callable, optional
+        Name → function that returns other arguments, with which the winner must be right too.
 
     Attributes
     ----------
@@ -66,6 +69,7 @@ class Trials:
         check: Any = None,
         tolerance: float | None = None,
         is_poisoned: Mapping[int, bool] | None = None,
+        others: Mapping[str, Callable[[], Sequence[Any]]] | None = None,
     ) -> None:
         self.variants, self.stream, self.objective = variants, stream, objective
         self.candidates: list[Candidate] = []
@@ -78,6 +82,7 @@ class Trials:
         self._fastest = float("inf")
         self.seconds: dict[str, float] = {}
         self.broken = ""
+        self._others = others or {}
 
     def __enter__(self) -> Trials:
         return self
@@ -161,9 +166,15 @@ class Trials:
         A candidate that fails is marked as wrong.
         """
         outcomes = {}
-        for name, confirmation in (("fresh data", self._on_fresh_data), ("emulator", self._on_emulator)):
+        confirmations: list[tuple[str, Callable[[Candidate, int], str]]] = [("fresh data", self._on_fresh_data)]
+        confirmations += [(name, functools.partial(self._with_others, make)) for name, make in self._others.items()]
+        confirmations.append(("emulator", self._on_emulator))
+        for name, confirmation in confirmations:
             try:
                 outcomes[name] = confirmation(candidate, seed)
+                if candidate.state == "wrong":
+                    candidate.why = f"{name}: {candidate.why}"
+                    break
             except Exception as error:  # of the emulator, CuPy or the driver
                 candidate.state, candidate.why = "wrong", f"{name}: {error}"
                 outcomes[name] = candidate.why
@@ -246,15 +257,26 @@ class Trials:
             if self._check is None:
                 self._is_right(reference, self._plan(reference))
             if not self._is_right(candidate, self._plan(candidate)):
-                candidate.why = f"on fresh data: {candidate.why}"
                 return candidate.why
             return "right"
         finally:
             self._outputs.arguments[:], self._expected = arguments, expected
 
+    def _with_others(self, make: Callable[[], Sequence[Any]], candidate: Candidate, seed: int) -> str:
+        """Run a candidate with other arguments, such as those of the next size."""
+        if self._check is not None and not callable(self._check):
+            return "left out: the expected arrays are of the passed data only"
+        trials = Trials(self.variants, make(), self.stream, self.objective, self._check, self._tolerance)
+        try:
+            if self._check is None:
+                reference = next(other for other in self.candidates if other.state in ("right", "slow"))
+                trials._is_right(reference, trials._plan(reference))
+            plan = trials._plan(candidate)
+        except LaunchError as error:
+            return f"left out: {error}"
+        return "right" if trials._is_right(candidate, plan) else candidate.why
+
     def _on_emulator(self, candidate: Candidate, seed: int) -> str:
-        if candidate.state == "wrong":
-            return "left out"
         assert self._outputs is not None
         kernel = self.variants.kernel(candidate.point)
         config = self.variants.config(candidate.point, self._values)

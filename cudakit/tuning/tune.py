@@ -7,10 +7,11 @@ again in turns, and the winner is run on fresh data and on the emulator with all
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from cudakit.errors import ArgumentError
 from cudakit.places import stream as default_stream
@@ -20,18 +21,46 @@ from cudakit.tuning.objectives import objective_of
 from cudakit.tuning.search import Strategy, strategy_of
 from cudakit.tuning.space import Restriction, Space
 from cudakit.tuning.trials import Trials
-from cudakit.tuning.tuned import Tuned, none_right
+from cudakit.tuning.tuned import Candidate, Tuned, none_right
 from cudakit.tuning.variants import Configured, Variants
 
 #: Candidates that are measured again at the end, in turns.
 _FINALISTS = 5
 
 
+class Progress(NamedTuple):
+    """The state of a search after a candidate.
+
+    Attributes
+    ----------
+    candidate : Candidate
+        Candidate that was tried last.
+    best : Candidate or None
+        Best right candidate so far.
+    tried, total : int
+        Number of candidates tried, and most candidates that will be.
+    seconds : float
+        Time of the search so far.
+    """
+
+    candidate: Candidate
+    best: Candidate | None
+    tried: int
+    total: int
+    seconds: float
+
+    @property
+    def seconds_left(self) -> float:
+        """The estimated time to the end of the search."""
+        return self.seconds / self.tried * (self.total - self.tried)
+
+
 def tune(
     kernel: Any,
-    arguments: Sequence[Any],
+    arguments: Any,
     space: Mapping[str, Sequence[Any]],
     *,
+    sizes: Sequence[Any] = (),
     config: Configured = None,
     where: Restriction | Iterable[Restriction] | None = None,
     stream: Any = None,
@@ -45,18 +74,22 @@ def tune(
     workers: int | None = None,
     isolated: bool = False,
     time_limit_s: float = 30.0,
-) -> Tuned:
+    progress: Callable[[Progress], None] | None = None,
+) -> Any:
     """Find the fastest right variant of a kernel in a space.
 
     Parameters
     ----------
     kernel : Kernel
         Kernel to tune.
-    arguments : sequence
-        Arguments as in a call. Arrays that the kernel may write are copied.
+    arguments : sequence or callable
+        Arguments as in a call. Arrays that the kernel may write are copied. With `sizes`, a function of the stream and
+        a size that returns them.
     space : dict of str to list
         Parameter → values. A parameter is a template parameter, a compile option, a parameter of `ck.config`, a macro
         of the source, or one that `config` takes.
+    sizes : sequence
+        Sizes to tune for, each a number, or a tuple of numbers. The winner must also be right one below and above.
     config : Config, Cover, LaunchConfig or callable, optional
         Launch configuration, or a function that returns it. The function takes parameters of the space, and of the
         kernel, by their names: ``lambda BLOCK, n: ck.config(-(-n // BLOCK), BLOCK)``.
@@ -87,37 +120,113 @@ def tune(
         must be a name.
     time_limit_s : float
         With `isolated`, the longest time of a candidate, in seconds.
+    progress : callable, optional
+        Function that is called after each candidate, with a `Progress`.
 
     Returns
     -------
-    Tuned
-        The best point, its kernel, and a table of all candidates. After Ctrl-C: of the candidates tried so far.
+    Tuned or dict
+        The best point, its kernel, and a table of all candidates; with `sizes` one for each size. After Ctrl-C: of the
+        candidates tried so far.
 
     Raises
     ------
     ArgumentError
         The space is empty or has unknown parameters, no candidate is right, or the kernel writes no array.
     """
-    points = Space(space, where)
     stream = default_stream() if stream is None else stream
+    search: Callable[..., Tuned] = functools.partial(
+        tune_for,
+        kernel,
+        space=space,
+        stream=stream,
+        config=config,
+        where=where,
+        check=check,
+        objective=objective,
+        budget=budget,
+        strategy=strategy,
+        seed=seed,
+        tolerance=tolerance,
+        l2=l2,
+        workers=workers,
+        isolated=isolated,
+        time_limit_s=time_limit_s,
+        progress=progress,
+    )
+    if not sizes:
+        return search(arguments)
+    if not callable(arguments):
+        raise ArgumentError("with sizes, arguments is a function of the stream and a size that returns the arguments")
+    return {
+        size: search(arguments(stream, *as_tuple(size)), others=neighbours(arguments, stream, size)) for size in sizes
+    }
+
+
+def as_tuple(size: Any) -> tuple[Any, ...]:
+    """Return the numbers of a size."""
+    return size if isinstance(size, tuple) else (size,)
+
+
+def neighbours(
+    arguments: Callable[..., Sequence[Any]], stream: Any, size: Any
+) -> dict[str, Callable[[], Sequence[Any]]]:
+    """Return functions that make the arguments of the sizes one below and one above, by name."""
+    numbers = as_tuple(size)
+    if not numbers or not all(isinstance(number, int) and number > 1 for number in numbers):
+        return {}
+    shifted = [tuple(number + step for number in numbers) for step in (-1, 1)]
+    return {f"size {', '.join(map(str, row))}": functools.partial(arguments, stream, *row) for row in shifted}
+
+
+def tune_for(
+    kernel: Any,
+    arguments: Sequence[Any],
+    space: Mapping[str, Sequence[Any]],
+    *,
+    stream: Any,
+    others: Mapping[str, Callable[[], Sequence[Any]]] | None = None,
+    config: Configured = None,
+    where: Restriction | Iterable[Restriction] | None = None,
+    check: Any = None,
+    objective: Any = "time",
+    budget: int | timedelta | None = None,
+    strategy: str = "random",
+    seed: int = 0,
+    tolerance: float | None = None,
+    l2: str = "flushed",
+    workers: int | None = None,
+    isolated: bool = False,
+    time_limit_s: float = 30.0,
+    progress: Callable[[Progress], None] | None = None,
+) -> Tuned:
+    """Tune for one set of arguments. `others` are arguments with which the winner must be right too, by name."""
+    points = Space(space, where)
     variants = Variants(kernel, points, config)
     measured = objective_of(objective, stream, l2)
     if isolated:
         if not isinstance(objective, str):
             raise ArgumentError("with isolated=True the objective is a name: objects are not sent to another process")
         trials: Trials = IsolatedTrials(
-            variants, arguments, stream, measured, check, tolerance, time_limit_s=time_limit_s, l2=l2
+            variants, arguments, stream, measured, check, tolerance, time_limit_s=time_limit_s, l2=l2, others=others
         )
     else:
-        trials = Trials(variants, arguments, stream, measured, check, tolerance)
+        trials = Trials(variants, arguments, stream, measured, check, tolerance, others=others)
     with trials:
-        return _tuned(trials, strategy_of(strategy, points, seed), workers, budget, seed)
+        return _tuned(trials, strategy_of(strategy, points, seed), workers, budget, seed, progress)
 
 
-def _tuned(trials: Trials, strategy: Strategy, workers: int | None, budget: int | timedelta | None, seed: int) -> Tuned:
+def _tuned(
+    trials: Trials,
+    strategy: Strategy,
+    workers: int | None,
+    budget: int | timedelta | None,
+    seed: int,
+    progress: Callable[[Progress], None] | None,
+) -> Tuned:
     """Search, compare the best, confirm the winner."""
     with Ahead(trials.specialization, len(strategy.rows), workers) as ahead:
-        ended = _search(trials, strategy, ahead, budget)
+        ended = _search(trials, strategy, ahead, budget, progress)
     confirmed = dict[str, str]()
     with contextlib.suppress(KeyboardInterrupt):
         if trials.broken:
@@ -134,9 +243,16 @@ def _tuned(trials: Trials, strategy: Strategy, workers: int | None, budget: int 
     return Tuned(trials.variants, trials.candidates, trials.objective, ended, confirmed, trials.seconds)
 
 
-def _search(trials: Trials, strategy: Strategy, ahead: Ahead, budget: int | timedelta | None) -> str:
+def _search(
+    trials: Trials,
+    strategy: Strategy,
+    ahead: Ahead,
+    budget: int | timedelta | None,
+    progress: Callable[[Progress], None] | None,
+) -> str:
     """Evaluate points until the strategy has none, or the budget is used. Return why the search ended."""
     begun = time.monotonic()
+    total = min(len(strategy.rows), budget if isinstance(budget, int) else len(strategy.rows))
     while True:
         if trials.broken:
             return f"the device failed: {trials.broken}"
@@ -152,5 +268,8 @@ def _search(trials: Trials, strategy: Strategy, ahead: Ahead, budget: int | time
             for point in points:
                 candidate = trials.evaluate(point, ahead)
                 strategy.tell(point, candidate.value if candidate.state in ("right", "slow") else None)
+                if progress is not None:
+                    best = trials.right[0] if trials.right else None
+                    progress(Progress(candidate, best, len(trials.candidates), total, time.monotonic() - begun))
         except KeyboardInterrupt:
             return "interrupted"

@@ -223,6 +223,34 @@ def test_welch_tells_what_is_slower_and_what_is_a_tie() -> None:
     assert high - low < 1
 
 
+@pytest.mark.emulator
+def test_sizes_are_tuned_each_and_the_winner_is_right_beside_them() -> None:
+    add = ck.Kernel(
+        """
+template <int FAULT> __global__ void add(const float* x, float* y, int n) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n || (FAULT && n % 2 && i == n - 1)) return;
+    y[i] = x[i] + 1;
+    if (!FAULT) for (int k = 0; k < 20; k++) y[i] = x[i] + 1 + 0 * y[i];
+}"""
+    )
+
+    def arguments(stream: Any, n: int) -> tuple[Any, ...]:
+        return ck.to_device(np.arange(n, dtype=np.float32), stream), ck.to_device(np.zeros(n, np.float32), stream), n
+
+    results = ck.tune(
+        add, arguments, {"FAULT": [0, 1]}, sizes=[64, 100], config=lambda n: ck.config(-(-n // 32), 32),
+        stream=ck.emulator.stream(), objective="instructions", strategy="exhaustive", workers=0,
+    )  # fmt: skip
+    assert [*results] == [64, 100]
+    for tuned in results.values():
+        assert tuned.best == {"FAULT": 0}
+        assert "size" in tuned.table[1].why
+        assert [name.split()[0] for name in tuned.confirmed] == ["fresh", "size", "size", "emulator"]
+    with pytest.raises(ck.ArgumentError, match="with sizes, arguments is a function"):
+        ck.tune(add, (1, 2, 3), {"FAULT": [0]}, sizes=[4], stream=ck.emulator.stream())
+
+
 DEADLY = """
 template <int FAULT> __global__ void add(const float* x, float* y, int n) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
