@@ -120,6 +120,16 @@ def test_pools_and_allocators(cp: Any) -> None:
     assert (array.sum(), pinned.size(), pinned.ptr == array.ctypes.data) == (24, 32, True)
 
 
+def test_bit_generators_and_the_device_of_streams(cp: Any) -> None:
+    for name in ("XORWOW", "MRG32k3a", "Philox4x3210"):
+        first, second = (cp.random.Generator(getattr(cp.random, name)(1234)) for _ in range(2))
+        x = first.random(5, dtype=cp.float32)
+        assert (type(x), x.dtype) == (cp.ndarray, np.float32)
+        assert x.tolist() == second.random(5, dtype=cp.float32).tolist()
+    assert repr(cp.cuda.Stream.null) == "<Stream 0 (device -1)>"
+    assert (cp.cuda.Stream.null.device_id, cp.cuda.Stream().device_id) == (-1, 0)
+
+
 def test_attributes_and_variables_of_kernels(cp: Any) -> None:
     module = cp.RawModule(code=TEXT)
     kernel = module.get_function("scale")

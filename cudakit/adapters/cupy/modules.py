@@ -42,6 +42,8 @@ _FORMER: dict[str, Any] = {
     "VisibleDeprecationWarning": np.exceptions.VisibleDeprecationWarning, "RankWarning": np.exceptions.RankWarning,
     "TooHardError": np.exceptions.TooHardError,
 }  # fmt: skip
+#: CuPy's bit generators: NumPy draws other numbers.
+_BIT_GENERATORS = frozenset(("MRG32k3a", "Philox4x3210", "XORWOW"))
 _NUMBERS = (np.generic, bool, int, float, complex)
 
 
@@ -96,6 +98,8 @@ class Module(ModuleType):
         library = self._library()
         if library is np and name in _FORMER:
             value = _FORMER[name]
+        elif library is np.random and name in _BIT_GENERATORS:
+            value = np.random.Philox
         elif library is None or not self._has(name) or not hasattr(library, name):
             noun = "the stand-in" if library is None else library.__name__
             where = f"CuPy has no {name}" if not self._has(name) else f"and {noun} has no {name}"

@@ -43,10 +43,11 @@ class BaseStream:
     device_id: int
 
     def __init__(self, ptr: int, priority: int = 0, non_blocking: bool = False) -> None:
-        self.ptr, self.priority, self.is_non_blocking, self.device_id = ptr, priority, non_blocking, 0
+        self.ptr, self.priority, self.is_non_blocking = ptr, priority, non_blocking
+        self.device_id = 0 if ptr > 2 else -1  # CuPy's default streams are of no device
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.ptr} (device 0)>"
+        return f"<{type(self).__name__} {self.ptr} (device {self.device_id})>"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, BaseStream) and other.ptr == self.ptr
