@@ -20,6 +20,8 @@ Point = dict[str, Any]
 Restriction = Callable[..., object]
 #: Numbers of a point's values in the lists of the space.
 Row = tuple[int, ...]
+#: Points without restrictions, up to which all points of a space are listed.
+LARGEST = 1 << 20
 
 
 class _Check(NamedTuple):
@@ -129,9 +131,9 @@ class Space:
     def sample(self, count: int, seed: int = 0) -> NDArray[np.int32]:
         """Return rows of at most `count` different valid points: all of them, or random ones of a larger space.
 
-        Of a space with more than a million points without restrictions, only the sampled ones are made.
+        Of a space with more than `LARGEST` points without restrictions, only the sampled ones are made.
         """
-        if self.product <= 1 << 20:
+        if self.product <= LARGEST:
             if len(self) <= count:
                 return self.rows
             return self.rows[np.sort(np.random.default_rng(seed).choice(len(self), count, replace=False))]

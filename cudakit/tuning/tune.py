@@ -18,8 +18,9 @@ from cudakit.places import stream as default_stream
 from cudakit.tuning.compiling import Ahead
 from cudakit.tuning.isolated import IsolatedTrials
 from cudakit.tuning.objectives import objective_of
-from cudakit.tuning.search import Strategy, strategy_of
+from cudakit.tuning.search import DEFAULT, strategy_of
 from cudakit.tuning.space import Restriction, Space
+from cudakit.tuning.strategy import Strategy
 from cudakit.tuning.trials import Trials
 from cudakit.tuning.tuned import Candidate, Tuned, none_right
 from cudakit.tuning.variants import Configured, Variants
@@ -67,7 +68,7 @@ def tune(
     check: Any = None,
     objective: Any = "time",
     budget: int | timedelta | None = None,
-    strategy: str = "random",
+    strategy: str = DEFAULT,
     seed: int = 0,
     tolerance: float | None = None,
     l2: str = "flushed",
@@ -106,7 +107,7 @@ def tune(
     budget : int or timedelta, optional
         Maximum of candidates, or of time. Default: the whole space.
     strategy : str
-        Order in which points are tried.
+        Order in which points are tried: ``"model"``, ``"local"``, ``"random"`` or ``"exhaustive"``.
     seed : int
         Seed of the strategy's random choices.
     tolerance : float, optional
@@ -191,7 +192,7 @@ def tune_for(
     check: Any = None,
     objective: Any = "time",
     budget: int | timedelta | None = None,
-    strategy: str = "random",
+    strategy: str = DEFAULT,
     seed: int = 0,
     tolerance: float | None = None,
     l2: str = "flushed",

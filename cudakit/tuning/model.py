@@ -1,0 +1,177 @@
+"""The default strategy: a model, learned from the measured points, says where an improvement is likely.
+
+The model is a Gaussian process on ranks of values (Rasmussen and Williams, Gaussian Processes for Machine Learning,
+2006, sections 2.2 and 5.4). The next point has the greatest expected improvement (Jones, Schonlau and Welch, Journal
+of Global Optimization 13, 1998). A point without a result counts as measured with its expected value, so several can
+be asked for at a time.
+
+A value's features are general: a number's logarithm, how often 2 divides it, and which value it is. Names mean
+nothing. The first weights of the features fit recorded kernels well; they are adapted to the results.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cudakit.tuning.space import Space
+from cudakit.tuning.strategy import Strategy, latin_order
+
+Floats = NDArray[np.float64]
+Numbers = NDArray[np.intp]
+#: Points of the Latin hypercube that is measured first.
+FIRST = 10
+#: Results that the model learns from: the best half of them, and the latest.
+MEMORY = 200
+#: Random candidates, beside the neighbours of the best points.
+CANDIDATES = 600
+#: The best points whose neighbours are candidates.
+CENTRES = 5
+#: Changes of the weights that are tried after a result.
+TRIALS = 3
+#: Variance of a result's rank by noise, as a share of all variance.
+NOISE = 1e-3
+#: Values of a parameter, up to which each value is a feature by itself.
+LONGEST = 64
+#: Logarithms of the first weights.
+LOGARITHM, POWER_OF_TWO, VALUE, VALUE_OF_TWO = -0.3, -0.85, -1.9, -1.65
+
+
+class Model(Strategy):
+    """Expected improvement by a Gaussian process: the default."""
+
+    def __init__(self, space: Space, seed: int = 0) -> None:
+        super().__init__(space, seed)
+        self._order = latin_order(space, self.rows, seed, FIRST)
+        features = [(axis, *feature) for axis, row in enumerate(space.values) for feature in features_of(row)]
+        self._axes = [axis for axis, _, _ in features]
+        self._features = [feature for _, feature, _ in features]
+        self._first = np.array([weight for _, _, weight in features])
+        self._weights = self._first
+
+    def _next(self, count: int) -> Numbers:
+        first = max(FIRST - int((~self.is_open).sum()), 0)
+        opens = self._order[self.is_open[self._order]]
+        if first >= count or len(self.measured) < 2 or not self._features:
+            return opens[:count]
+        numbers = self._improving(list(opens[:first]), count)
+        return np.array((numbers + [number for number in opens[: 2 * count] if number not in numbers])[:count], np.intp)
+
+    def _improving(self, numbers: list[int], count: int) -> list[int]:
+        """Return numbers of points: `numbers`, then those with the greatest expected improvement, up to `count`."""
+        learned, ranks = self._lesson()
+        inverse, scores, _ = self._fit(self._weights, learned, ranks)
+        candidates = self._candidates(learned[np.argsort(ranks, kind="stable")])
+        pending = np.flatnonzero(~self.is_open & np.isnan(self.results))
+        points = np.concatenate([candidates, pending, numbers]).astype(np.intp)
+        places = self._places(self._weights, points)
+        parts = kernel(places, self._places(self._weights, learned)) @ inverse.T
+        means, variances = parts @ scores, 1 - np.einsum("ij,ij->i", parts, parts)
+        scale = scores @ scores / len(learned) or 1.0
+        is_left = np.arange(len(points)) < len(candidates)
+        numbers = list(numbers)
+        expected = np.flatnonzero(~is_left).tolist()
+        while True:
+            for index in expected:  # its result will be learned: less is left to learn near it
+                column = kernel(places, places[index : index + 1])[:, 0] - parts @ parts[index]
+                column /= math.sqrt(max(variances[index], 0) + NOISE)
+                parts, variances = np.column_stack([parts, column]), variances - column**2
+            is_left[np.isin(points, numbers)] = False
+            if len(numbers) >= count or not is_left.any():
+                return numbers
+            gains = improvement(ranks.min() - means, np.sqrt(np.maximum(variances, 1e-9) * scale))
+            expected = [int(np.argmax(np.where(is_left, gains, -1)))]
+            numbers.append(int(points[expected[0]]))
+
+    def _learn(self, number: int) -> None:
+        if len(self.measured) < FIRST or not self._features:
+            return
+        rng = np.random.default_rng([self.seed, len(self.measured)])
+        learned, ranks = self._lesson()
+        likelihood = self._fit(self._weights, learned, ranks)[2]
+        for _ in range(TRIALS):
+            weights = self._weights.copy()
+            if rng.random() < 0.6:
+                feature = rng.integers(len(weights))
+                weights[feature] = (weights[feature] + self._first[feature]) / 2 + rng.normal()
+            else:
+                weights += 0.3 * rng.normal(size=len(weights))
+            if (other := self._fit(weights, learned, ranks)[2]) > likelihood:
+                self._weights, likelihood = weights, other
+
+    def _lesson(self) -> tuple[Numbers, Floats]:
+        """Return the numbers of the results to learn from, and logarithms of their ranks, normalized."""
+        learned = np.array(self.measured, np.intp)
+        if len(learned) > MEMORY:
+            best = learned[np.argsort(self.results[learned], kind="stable")[: MEMORY // 2]]
+            learned = np.union1d(best, learned[-MEMORY // 2 :])
+        values = self.results[learned]
+        ranks = np.log(np.searchsorted(np.sort(values), values) + 1.0)
+        return learned, (ranks - ranks.mean()) / (ranks.std() or 1)
+
+    def _candidates(self, best: Numbers) -> Numbers:
+        """Return numbers of open points: all, or neighbours of the best points and random ones."""
+        opens = np.flatnonzero(self.is_open)
+        if len(opens) <= CANDIDATES:
+            return opens
+        near = [near for number in best[:CENTRES] for near in self.neighbours(number) if self.is_open[near]]
+        rng = np.random.default_rng([self.seed, len(self.measured), 1])
+        return np.union1d(np.array(near, np.intp), rng.choice(opens, CANDIDATES, replace=False))
+
+    def _places(self, weights: Floats, numbers: Numbers) -> Floats:
+        """Return the features of points, each times the root of its weight, of shape (points, columns)."""
+        roots = np.exp(weights / 2)
+        rows = self.rows[numbers]
+        parts = zip(self._axes, self._features, roots, strict=True)
+        return np.concatenate([root * feature[rows[:, axis]] for axis, feature, root in parts], axis=1)
+
+    def _fit(self, weights: Floats, learned: Numbers, ranks: Floats) -> tuple[Floats, Floats, float]:
+        """Return the inverse Cholesky factor, it times the ranks, and the logarithm of the likelihood."""
+        places = self._places(weights, learned)
+        factor = np.linalg.cholesky(kernel(places, places) + NOISE * np.eye(len(learned)))
+        inverse = np.linalg.inv(factor)
+        scores = inverse @ ranks
+        fit = len(learned) * math.log(scores @ scores / len(learned) + 1e-12) / 2 + np.log(np.diag(factor)).sum()
+        return inverse, scores, -float(fit + ((weights - self._first) ** 2).sum() / 2)
+
+
+def features_of(values: Sequence[Any]) -> Iterator[tuple[Floats, float]]:
+    """Yield the features of a parameter's values, of shape (values, columns), and the logarithm of their weight."""
+    count = len(values)
+    if count < 2:
+        return
+    are_numbers = all(isinstance(value, Real) and not isinstance(value, bool) for value in values)
+    if are_numbers and count > 2:
+        numbers = np.array(values, np.float64)
+        yield scaled(np.log2(numbers) if numbers.min() > 0 else np.argsort(np.argsort(numbers))), LOGARITHM
+        if all(float(value).is_integer() for value in values):
+            powers = np.array([min((int(value) & -int(value)).bit_length() - 1, 8) if value else 8 for value in values])
+            if 1 < len(set(powers)) < count:
+                yield scaled(powers), POWER_OF_TWO
+    if count <= LONGEST or not are_numbers:
+        yield np.eye(count) / math.sqrt(2), VALUE if count > 2 else VALUE_OF_TWO
+
+
+def scaled(numbers: NDArray[Any]) -> Floats:
+    """Return numbers as a column from 0 to 1."""
+    column: Floats = (numbers.astype(np.float64) - numbers.min()) / (numbers.max() - numbers.min())
+    return column.reshape(-1, 1)
+
+
+def kernel(places: Floats, others: Floats) -> Floats:
+    """Return the correlation of places: Matérn's kernel with ν = 3/2."""
+    squares = (places**2).sum(axis=1)[:, None] + (others**2).sum(axis=1) - 2 * places @ others.T
+    roots = np.sqrt(3 * np.maximum(squares, 0))
+    return np.asarray((1 + roots) * np.exp(-roots))
+
+
+def improvement(gains: Floats, deviations: Floats) -> Floats:
+    """Return the expected improvement, of normal distributions of gains."""
+    shares = gains / deviations
+    normal = np.array([math.erfc(share) for share in -shares / math.sqrt(2)]) / 2
+    return np.asarray(gains * normal + deviations * np.exp(-(shares**2) / 2) / math.sqrt(2 * math.pi))
