@@ -61,7 +61,12 @@ SUBJECTS = {
         "Pipeline",
         "pipeline scale",
     ),
-    "timing": ("Timing", "Measure a call, and record what ran when.", "Timer trace", "hazards"),
+    "timing": (
+        "Timing",
+        "Measure a call, record what ran when, and find the fastest variant.",
+        "Timer trace tune",
+        "hazards",
+    ),
     "checks": (
         "Checks and proofs",
         "Find races, wrong addresses and other faults without a GPU.",

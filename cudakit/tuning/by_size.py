@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from cudakit.errors import ArgumentError, CacheWarning, shortened
+from cudakit.errors import ArgumentError, CacheWarning
+from cudakit.jit.cache import settings
 from cudakit.jit.load.config import Config, Cover
 from cudakit.memory.host_arrays import HostArray
 from cudakit.places import DEVICES, is_capturing, place_of
@@ -25,22 +25,6 @@ from cudakit.types.cpp import Pointer
 
 #: Calls that are remembered, each by dtypes and numbers.
 _MOST_READY = 4096
-#: Values of the variable CUDAKIT_TUNE: take the space's first point; take kept results; search for what is not kept.
-MODES = ("off", "kept", "search")
-
-
-def mode() -> str:
-    """Return the mode that CUDAKIT_TUNE names; ``search`` if it is not set.
-
-    Raises
-    ------
-    ArgumentError
-        It has another value.
-    """
-    value = os.environ.get("CUDAKIT_TUNE", "").strip() or "search"
-    if value not in MODES:
-        raise ArgumentError(f"CUDAKIT_TUNE is one of {', '.join(MODES)}; got {shortened(value)}")
-    return value
 
 
 class TunedKernel:
@@ -169,7 +153,7 @@ class TunedKernel:
         return pair
 
     def _of_class(self, stream: Any, arguments: Sequence[Any], size_class: Sequence[Any]) -> Tuned:
-        chosen = mode()
+        chosen = settings.tuning()
         first = next(iter(self._points))
         if chosen == "off":
             return Tuned.of_point(self._variants, first, "CUDAKIT_TUNE is off")

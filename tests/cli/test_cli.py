@@ -333,7 +333,7 @@ class TestCompletion:
         (tmp_path / "program.py").touch()
         (tmp_path / "pictures").mkdir()
         expected = {
-            "": "info cache run check prove inspect debug demo completion",
+            "": "info cache run check prove inspect debug tune demo completion",
             "che": "check",
             "cache e": "explain export",
             "cache list --j": "--json",

@@ -14,10 +14,14 @@ KNOWN = {
         "streams/process.py",  # Python text that cudakit has generated
         "adapters/program.py",  # the user's own program, in `cudakit run`, `check`, `inspect` and `debug`
     },
-    "eval": {"arrays/replay.py", "jit/launch/bind.py"},  # likewise
-    "pickle.load": {"jit/cache/prewarm.py", "jit/compile/worker.py"},
+    "eval": {"arrays/replay.py", "jit/launch/bind.py", "tuning/by_size.py"},  # likewise
+    "pickle.load": {"jit/cache/prewarm.py", "jit/compile/worker.py", "tuning/isolated.py"},
     "pickle.loads": {"jit/compile/worker.py"},
-    "subprocess.Popen": {"jit/cache/prewarm.py", "jit/compile/assemble.py"},  # workers; CUDA's assembler of tile code
+    "subprocess.Popen": {
+        "jit/cache/prewarm.py",  # workers
+        "tuning/isolated.py",  # candidates of a search
+        "jit/compile/assemble.py",  # CUDA's assembler of tile code
+    },
     "subprocess.run": {"jit/compile/binary.py", "jit/compile/worker.py"},  # a disassembler; NVRTC and nvJitLink apart
     "ctypes.CDLL": {
         "system.py",  # the C library that is loaded already; libstdc++
@@ -50,7 +54,7 @@ def test_arrays_are_read_without_pickle() -> None:
 
 
 def test_what_is_started_is_python_with_a_safe_path_or_a_disassembler() -> None:
-    for name in ("jit/cache/prewarm.py", "jit/compile/worker.py"):
+    for name in ("jit/cache/prewarm.py", "jit/compile/worker.py", "tuning/isolated.py"):
         started = [call for _, call in calls(PACKAGE / name, r"subprocess\..*")]
         assert [ast.unparse(call.args[0]) for call in started if call.args[0:]] == ["command(__file__)"]
         assert all("environment()" in ast.unparse(call) for call in started)

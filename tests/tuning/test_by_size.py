@@ -93,7 +93,7 @@ def test_the_variable_turns_searches_off(tmp_path: Path, monkeypatch: pytest.Mon
     (result,) = tuned.results.values()
     assert (result.best, result.ended) == ({"ITEMS": 4, "BLOCK": 32}, "not searched")
     monkeypatch.setenv("CUDAKIT_TUNE", "never")
-    with pytest.raises(ck.ArgumentError, match="CUDAKIT_TUNE is one of off, kept, search; got 'never'"):
+    with pytest.raises(ck.CudakitError, match="CUDAKIT_TUNE is one of off, kept, search; got 'never'"):
         call(tuned_in(tmp_path))
 
 

@@ -1,16 +1,17 @@
 """Settings from the environment. Only this module of cudakit reads it, again at each compile.
 
-=======================  =====================================================================  ================
-variable                 meaning                                                                default
-=======================  =====================================================================  ================
-``CUDAKIT_CACHE_DIR``    folder of the kernel cache; empty for no cache on disk                 the user's cache
-``CUDAKIT_CACHE_BYTES``  largest size in bytes, such as ``500M`` (K, M and G are 1024-fold)     ``1G``
-``CUDAKIT_QUIET``        1: long compiles are not reported on a terminal                        reported
-``CUDAKIT_TRACEBACK``    ``full``: tracebacks of errors show cudakit's own frames too            left out
-``CUDAKIT_MACHINE``      back-end of the emulator: ``auto``, ``compiled`` or ``numpy``          ``auto``
-``CUDA_DEVICE``          number of the device that programs of PyCUDA take                      ``0``
-``PYCUDA_…_FLAGS``       ``PYCUDA_DEFAULT_NVCC_FLAGS``: options of PyCUDA's ``SourceModule``    none
-=======================  =====================================================================  ================
+=======================  ========================================================================  ================
+variable                 meaning                                                                   default
+=======================  ========================================================================  ================
+``CUDAKIT_CACHE_DIR``    folder of the kernel cache; empty for no cache on disk                    the user's cache
+``CUDAKIT_CACHE_BYTES``  largest size in bytes, such as ``500M`` (K, M and G are 1024-fold)        ``1G``
+``CUDAKIT_QUIET``        1: long compiles are not reported on a terminal                           reported
+``CUDAKIT_TRACEBACK``    ``full``: tracebacks of errors show cudakit's own frames too              left out
+``CUDAKIT_MACHINE``      back-end of the emulator: ``auto``, ``compiled`` or ``numpy``             ``auto``
+``CUDAKIT_TUNE``         ``kept``: tuned kernels never search; ``off``: they take the first point  ``search``
+``CUDA_DEVICE``          number of the device that programs of PyCUDA take                         ``0``
+``PYCUDA_…_FLAGS``       ``PYCUDA_DEFAULT_NVCC_FLAGS``: options of PyCUDA's ``SourceModule``       none
+=======================  ========================================================================  ================
 """
 
 from __future__ import annotations
@@ -64,6 +65,20 @@ def full_tracebacks() -> bool:
 def machine() -> str:
     """Return the emulator's default back-end, as ``CUDAKIT_MACHINE`` names it; ``auto`` if it is not set."""
     return os.environ.get("CUDAKIT_MACHINE", "").strip() or "auto"
+
+
+def tuning() -> str:
+    """Return what tuned kernels may do, as ``CUDAKIT_TUNE`` says: ``search`` if it is not set.
+
+    Raises
+    ------
+    CudakitError
+        If the variable has another value.
+    """
+    value = os.environ.get("CUDAKIT_TUNE", "").strip() or "search"
+    if value not in ("off", "kept", "search"):
+        raise CudakitError(f"CUDAKIT_TUNE is one of off, kept, search; got {shortened(value)}")
+    return value
 
 
 def cuda_device() -> int:
