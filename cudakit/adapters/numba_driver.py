@@ -30,7 +30,8 @@ import numpy as np
 from cudakit.adapters import numba_kernels
 from cudakit.adapters.emulated_device import NAME, TOTAL_BYTES, attributes, resources_of
 from cudakit.adapters.pycuda.allocations import DeviceAllocation, memory
-from cudakit.emulator.face import DeviceArray, EmulatorPlace, as_device, order, room
+from cudakit.adapters.pycuda.array_layout import ArrayFlags
+from cudakit.emulator.face import DeviceArray, EmulatorPlace, as_device, bytes_at, order, room
 from cudakit.errors import ArgumentError, EmulationError, LaunchError
 from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
@@ -140,7 +141,7 @@ class Driver:
     cuMemFreeHost = cuMemFree
 
     def cuMemHostRegister(self, pointer: int, size: int, flags: Any) -> None:
-        array = bytes_at(int(pointer), size)
+        array = bytes_at(None, int(pointer), size)
         room().register(array)
         self._alive[int(pointer)] = DeviceAllocation(array)
 
@@ -232,12 +233,6 @@ def error_class(api_error: type[Exception]) -> type[Any]:
     return CudaAPIError
 
 
-def bytes_at(address: int, size: int) -> np.ndarray:
-    """Return an array of the bytes at a host address, which must stay valid."""
-    buffer: Any = (ctypes.c_ubyte * size).from_address(address)
-    return np.frombuffer(buffer, np.uint8)
-
-
 def view_of(array: Any) -> np.ndarray:
     """Return the memory of an array as an array of the emulator, for a kernel.
 
@@ -264,7 +259,7 @@ def _new_view(array: Any) -> np.ndarray:
     dtype, shape, strides = np.dtype(array.dtype), tuple(array.shape), tuple(array.strides)
     if 0 in shape or not dtype.itemsize or not address:
         return as_device(np.empty(0, np.uint8))  # type: ignore[no-any-return]
-    if dtype.kind not in "iufcb" or not is_contiguous(shape, strides, dtype.itemsize):
+    if dtype.kind not in "iufcb" or not ArrayFlags(shape, strides, dtype.itemsize).c_contiguous:
         span = sum(max(0, (extent - 1) * step) for extent, step in zip(shape, strides, strict=True))
         shape, dtype = (dtype.itemsize + span,), np.dtype(np.uint8)
     allocation = memory.at(address)
@@ -273,16 +268,7 @@ def _new_view(array: Any) -> np.ndarray:
         return as_device(np.ndarray(shape, dtype, base, address - allocation.address))  # type: ignore[no-any-return]
     # Memory of another library, whose owner the array holds.
     size = dtype.itemsize * math.prod(shape)
-    return as_device(bytes_at(address, size).view(dtype).reshape(shape))  # type: ignore[no-any-return]
-
-
-def is_contiguous(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> bool:
-    """Return whether an array without a zero extent is C-contiguous."""
-    for extent, step in zip(reversed(shape), reversed(strides), strict=True):
-        if extent != 1 and step != itemsize:
-            return False
-        itemsize *= extent
-    return True
+    return as_device(bytes_at(None, address, size).view(dtype).reshape(shape))  # type: ignore[no-any-return]
 
 
 def copied(host: np.ndarray, is_filled: bool) -> np.ndarray:

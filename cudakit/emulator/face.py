@@ -15,7 +15,7 @@ from cudakit.emulator.isa import facts, flow, words
 from cudakit.emulator.launch import EmulatedCode, EmulatedShape
 from cudakit.emulator.machine.heap import device_limits
 from cudakit.emulator.machine.machine import DrawnOrder
-from cudakit.emulator.machine.memory import plain
+from cudakit.emulator.machine.memory import bytes_at, plain
 from cudakit.emulator.place import EmulatorPlace, strict
 from cudakit.emulator.ptx import program
 from cudakit.emulator.ptx.body import TYPE_BYTES
@@ -31,7 +31,7 @@ from cudakit.emulator.streams.stream import EmulatedEvent, EmulatedStream, strea
 __all__ = [
     "EmulatorPlace", "strict",
     "EmulatedCode", "EmulatedShape", "EmulatedThreads",
-    "DeviceArray", "DeviceModule", "MARKS", "as_device", "device_limits", "room",
+    "DeviceArray", "DeviceModule", "MARKS", "as_device", "bytes_at", "device_limits", "room",
     "EmulatedTensorMap", "SurfaceObject", "TextureObject",
     "EmulatedEvent", "EmulatedStream", "handed_out", "host_view", "order", "stream",
     "Finding", "DrawnOrder", "Report", "begin", "card_of", "check", "counters",

@@ -10,7 +10,7 @@ from cuda.core import DeviceMemoryResourceOptions, ManagedMemoryResourceOptions,
 from cudakit.adapters.cuda_core.faults import Closeable, CoreError, of_options, raising
 from cudakit.adapters.cuda_core.parts import parts
 from cudakit.adapters.cuda_core.streams import stream_of
-from cudakit.emulator.face import as_device, room
+from cudakit.emulator.face import as_device, bytes_at, room
 from cudakit.errors import shortened
 from cudakit.memory import memory
 
@@ -25,16 +25,7 @@ def array_at(address: int) -> Any:
     if owner is None:
         return None
     _, end = np.lib.array_utils.byte_bounds(owner)
-    return as_device(np.asarray(_Bytes(owner, address, end - address)))
-
-
-class _Bytes:
-    """Bytes of an allocation, for `numpy.asarray`. They keep the allocation alive."""
-
-    def __init__(self, owner: Any, address: int, size: int) -> None:
-        self.owner = owner
-        interface = {"data": (address, False), "shape": (size,), "typestr": "|u1", "version": 3}
-        self.__array_interface__ = interface
+    return as_device(bytes_at(owner, address, end - address))
 
 
 class Buffer:
@@ -80,7 +71,7 @@ class Buffer:
                 f"Buffer.from_handle: the device has no {size} bytes of memory at {int(ptr):#x}; for memory of "
                 "the host give owner=, the object that keeps it alive"
             )
-        host = np.asarray(_Bytes(owner if mr is None else mr, int(ptr), size))
+        host = bytes_at(owner if mr is None else mr, int(ptr), size)
         if mr is not None and mr.is_device_accessible:
             room().register(host)
         return Buffer._of(host, mr, owner)

@@ -16,7 +16,7 @@ import numpy as np
 
 from cudakit.adapters.cupy.device import USAGE, CUDARuntimeError, Device
 from cudakit.adapters.emulated_device import TOTAL_BYTES
-from cudakit.emulator.face import room
+from cudakit.emulator.face import bytes_at, room
 from cudakit.errors import LaunchError, shortened
 from cudakit.memory.memory import empty
 
@@ -147,7 +147,7 @@ class MemoryPointer:
             raise CUDARuntimeError(
                 "cudaErrorInvalidValue", f"{size:,} bytes at {self.ptr:#x}, and the memory ends {end - self.ptr:,} on"
             )
-        return bytes_at(self.ptr, size, self.mem)
+        return bytes_at(self.mem, self.ptr, size)
 
     def memset(self, value: int, size: int) -> None:
         """Set bytes to a value."""
@@ -167,7 +167,7 @@ class MemoryPointer:
 
     def copy_from_host(self, mem: Any, size: int) -> None:
         """Copy bytes from host memory: an address, or a ``ctypes.c_void_p``."""
-        self.bytes(size)[...] = bytes_at(_address(mem), size, mem)
+        self.bytes(size)[...] = bytes_at(mem, _address(mem), size)
 
     def copy_from_host_async(self, mem: Any, size: int, stream: Any = None) -> None:
         """Copy bytes from host memory."""
@@ -175,7 +175,7 @@ class MemoryPointer:
 
     def copy_to_host(self, mem: Any, size: int) -> None:
         """Copy bytes to host memory: an address, or a ``ctypes.c_void_p``."""
-        bytes_at(_address(mem), size, mem)[...] = self.bytes(size)
+        bytes_at(mem, _address(mem), size)[...] = self.bytes(size)
 
     def copy_to_host_async(self, mem: Any, size: int, stream: Any = None) -> None:
         """Copy bytes to host memory."""
@@ -196,16 +196,6 @@ def _address(mem: Any) -> int:
     return int(mem.value or 0) if isinstance(mem, ctypes.c_void_p) else int(mem)
 
 
-def bytes_at(address: int, size: int, owner: Any = None) -> np.ndarray:
-    """Return `size` bytes of memory as an array, which keeps `owner` alive."""
-    if not size:
-        return np.empty(0, np.uint8)
-    buffer = (ctypes.c_uint8 * size).from_address(address)
-    buffer.owner = owner  # type: ignore[attr-defined]
-    array: np.ndarray = np.frombuffer(buffer, np.uint8)  # type: ignore[call-overload]  # of ctypes, a buffer too
-    return array
-
-
 def device_bytes(address: int, size: int) -> np.ndarray:
     """Return bytes of device memory as an array.
 
@@ -219,7 +209,7 @@ def device_bytes(address: int, size: int) -> np.ndarray:
         if not size:
             return np.empty(0, np.uint8)
         raise CUDARuntimeError("cudaErrorInvalidValue", f"no device memory has {size:,} bytes at {int(address):#x}")
-    return bytes_at(int(address), size, owner)
+    return bytes_at(owner, int(address), size)
 
 
 class MemoryPool:

@@ -12,8 +12,8 @@ from cudakit.adapters import emulated_device
 from cudakit.adapters.cupy import device, memory, streams
 from cudakit.adapters.cupy.capture import CAPTURE
 from cudakit.adapters.cupy.device import CUDARuntimeError
-from cudakit.adapters.cupy.memory import bytes_at, device_bytes
-from cudakit.emulator.face import order, room
+from cudakit.adapters.cupy.memory import device_bytes
+from cudakit.emulator.face import bytes_at, order, room
 
 #: CUDA's version whose functions these are.
 _VERSION = 13000
@@ -42,7 +42,7 @@ def _as_bytes(address: int, size: int, is_device: bool | None) -> Any:
     """Return memory at an address; `is_device` None: device memory if any is there, else the host's."""
     if is_device is None:
         is_device = room().at(int(address)) is not None
-    return device_bytes(address, size) if is_device else bytes_at(int(address), size)
+    return device_bytes(address, size) if is_device else bytes_at(None, int(address), size)
 
 
 def memcpy(dst: int, src: int, size: int, direction: int) -> None:

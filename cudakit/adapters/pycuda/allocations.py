@@ -282,9 +282,9 @@ def variable_at(address: int, size: int) -> DeviceAllocation:
 
         region = cupy.cuda.UnownedMemory(address, size, None)
         return Variable(cupy.ndarray((size,), np.uint8, memptr=cupy.cuda.MemoryPointer(region, 0)))
-    from cudakit.emulator.face import as_device
+    from cudakit.emulator.face import as_device, bytes_at
 
-    return Variable(as_device(np.frombuffer(memoryview((ctypes.c_ubyte * size).from_address(address)), np.uint8)))
+    return Variable(as_device(bytes_at(None, address, size)))
 
 
 class Variable(DeviceAllocation):

@@ -71,7 +71,6 @@ array3d_flags: SimpleNamespace = SimpleNamespace(
 )
 host_alloc_flags: SimpleNamespace = SimpleNamespace(PORTABLE=1, DEVICEMAP=2, WRITECOMBINED=4)
 mem_host_register_flags: SimpleNamespace = SimpleNamespace(PORTABLE=1, DEVICEMAP=2)
-mem_peer_register_flags: SimpleNamespace = SimpleNamespace()
 
 #: Flags of texture references.
 TRSA_OVERRIDE_FORMAT, TRSF_READ_AS_INTEGER, TRSF_NORMALIZED_COORDINATES, TR_DEFAULT = 1, 1, 2, -1

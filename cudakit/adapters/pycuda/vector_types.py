@@ -8,19 +8,13 @@ from typing import Any
 import numpy as np
 
 from cudakit.errors import ArgumentError
-
-#: Element dtype of each family, and the largest number of fields.
-_FAMILIES: dict[str, tuple[type, int]] = {
-    "char": (np.int8, 4), "uchar": (np.uint8, 4), "short": (np.int16, 4), "ushort": (np.uint16, 4),
-    "int": (np.int32, 4), "uint": (np.uint32, 4), "long": (np.int64, 4), "ulong": (np.uint64, 4),
-    "longlong": (np.int64, 2), "ulonglong": (np.uint64, 2), "float": (np.float32, 4), "double": (np.float64, 2),
-}  # fmt: skip
+from cudakit.types.cpp import VECTORS
 
 #: Dtypes by the name of their C++ type.
 VECTOR_DTYPES: dict[str, np.dtype] = {
-    f"{family}{count}": np.dtype([(field, element) for field in "xyzw"[:count]])
-    for family, (element, most) in _FAMILIES.items()
-    for count in range(1, most + 1)
+    name: np.dtype([(field, component) for field in "xyzw"[:count]])
+    for name, (component, count, _) in VECTORS.items()
+    if component.kind != "f" or component.itemsize > 2
 }
 
 

@@ -729,7 +729,8 @@ def _elements(offsets: np.ndarray, size: int) -> np.ndarray:
     return offsets.view(np.int64)
 
 
-def bytes_at(array: np.ndarray, address: int, size: int) -> np.ndarray:
-    """Return a view of `size` bytes from `address`, which `array` keeps alive."""
-    described = {"data": (address, not array.flags.writeable), "shape": (size,), "typestr": "|u1", "version": 3}
-    return np.asarray(SimpleNamespace(owner=array, __array_interface__=described))
+def bytes_at(owner: Any, address: int, size: int) -> np.ndarray:
+    """Return a view of `size` bytes from `address`, which `owner` keeps alive; read-only if that is a read-only array."""
+    is_read_only = isinstance(owner, np.ndarray) and not owner.flags.writeable
+    described = {"data": (address, is_read_only), "shape": (size,), "typestr": "|u1", "version": 3}
+    return np.asarray(SimpleNamespace(owner=owner, __array_interface__=described))
