@@ -31,6 +31,7 @@ from cudakit.adapters import numba_kernels
 from cudakit.adapters.emulated_device import NAME, TOTAL_BYTES, attributes, resources_of
 from cudakit.adapters.pycuda.allocations import DeviceAllocation, memory
 from cudakit.adapters.pycuda.array_layout import ArrayFlags
+from cudakit.adapters.stand_ins import nothing
 from cudakit.emulator.face import DeviceArray, EmulatorPlace, as_device, bytes_at, order, room
 from cudakit.errors import ArgumentError, EmulationError, LaunchError
 from cudakit.jit.load.config import Config, config
@@ -73,7 +74,7 @@ class Driver:
             For a function that the emulator lacks.
         """
         if name in _NOTHING:
-            return _nothing
+            return nothing
         for prefix, method in (("cuMemcpy", self._copy), ("cuMemsetD8", self._set)):
             if name.startswith(prefix):
                 return method
@@ -205,10 +206,6 @@ def _context(handle: int) -> Any:
     from cuda.bindings import driver
 
     return driver.CUcontext(handle)
-
-
-def _nothing(*arguments: Any) -> None:
-    """Do nothing: the emulator has nothing to do for this function of the driver."""
 
 
 def error_class(api_error: type[Exception]) -> type[Any]:

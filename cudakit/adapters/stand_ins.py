@@ -26,6 +26,10 @@ _MISSING = object()
 _KEEPERS = frozenset({"cudakit", "cuda", "numba", "numba_cuda", "numba_cuda_mlir", "triton", "torch"})
 
 
+def nothing(*arguments: Any, **keywords: Any) -> None:
+    """Do nothing, in place of a function that has nothing to do where all work is done at its call."""
+
+
 class StandIns(importlib.abc.MetaPathFinder):
     """A context in which modules of other libraries are replaced, imported before the context or in it.
 

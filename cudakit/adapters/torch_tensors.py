@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from cudakit.adapters.emulated_device import NAME, TOTAL_BYTES, numbers
-from cudakit.adapters.stand_ins import Put
+from cudakit.adapters.stand_ins import Put, nothing
 from cudakit.emulator.face import EmulatorPlace
 
 #: Functions of torch that make a tensor or a generator on a device.
@@ -48,13 +48,23 @@ def _hosted(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-class _Stream:
-    """A stand-in for ``torch.cuda.Stream``: all work is done at its call."""
-
-    cuda_stream = device_index = 0
+class _Done:
+    """A base of streams and events whose work is all done at its call."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         pass
+
+    def query(self) -> bool:
+        """Return True."""
+        return True
+
+    synchronize = wait_stream = wait_event = wait = record = nothing
+
+
+class _Stream(_Done):
+    """A stand-in for ``torch.cuda.Stream``."""
+
+    cuda_stream = device_index = 0
 
     def __enter__(self) -> _Stream:
         return self
@@ -62,42 +72,13 @@ class _Stream:
     def __exit__(self, *raised: object) -> None:
         pass
 
-    def synchronize(self) -> None:
-        """Do nothing: all work is done at its call."""
-
-    def wait_stream(self, stream: Any) -> None:
-        """Do nothing: all work is done at its call."""
-
-    def wait_event(self, event: Any) -> None:
-        """Do nothing: all work is done at its call."""
-
     def record_event(self, event: Any = None) -> Any:
         """Return an event."""
         return event or _Event()
 
-    def query(self) -> bool:
-        """Return True: all work is done at its call."""
-        return True
 
-
-class _Event:
+class _Event(_Done):
     """A stand-in for ``torch.cuda.Event``."""
-
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        pass
-
-    def record(self, stream: Any = None) -> None:
-        """Do nothing: all work is done at its call."""
-
-    def synchronize(self) -> None:
-        """Do nothing: all work is done at its call."""
-
-    def wait(self, stream: Any = None) -> None:
-        """Do nothing: all work is done at its call."""
-
-    def query(self) -> bool:
-        """Return True: all work is done at its call."""
-        return True
 
     def elapsed_time(self, end_event: Any) -> float:
         """Return NaN: the emulator's time is not a GPU's."""
@@ -108,10 +89,6 @@ class _Event:
 def _block(*arguments: Any, **keywords: Any) -> Iterator[None]:
     """Return a context that changes nothing."""
     yield
-
-
-def _nothing(*arguments: Any, **keywords: Any) -> None:
-    """Do nothing: there is no GPU."""
 
 
 def _properties(device: Any = None) -> SimpleNamespace:
@@ -146,19 +123,19 @@ def replace(torch: Any, put: Put) -> None:
     put(torch.Tensor, "cuda", lambda tensor, *arguments, **keywords: tensor)
     put(torch.Tensor, "pin_memory", lambda tensor, *arguments: tensor)
     put(torch.Tensor, "is_cuda", property(lambda tensor: True))
-    put(torch.Tensor, "record_stream", _nothing)
-    put(torch, "set_default_device", _nothing)
+    put(torch.Tensor, "record_stream", nothing)
+    put(torch, "set_default_device", nothing)
     stream = _Stream()
     replaced: dict[str, Any] = {
-        "is_available": lambda: True, "is_initialized": lambda: True, "init": _nothing, "synchronize": _nothing,
-        "device_count": lambda: 1, "current_device": lambda: 0, "set_device": _nothing, "device": _block,
-        "empty_cache": _nothing, "ipc_collect": _nothing, "Stream": _Stream, "Event": _Event, "stream": _block,
+        "is_available": lambda: True, "is_initialized": lambda: True, "init": nothing, "synchronize": nothing,
+        "device_count": lambda: 1, "current_device": lambda: 0, "set_device": nothing, "device": _block,
+        "empty_cache": nothing, "ipc_collect": nothing, "Stream": _Stream, "Event": _Event, "stream": _block,
         "current_stream": lambda device=None: stream, "default_stream": lambda device=None: stream,
         "get_device_capability": lambda device=None: EmulatorPlace().limits().compute_capability,
         "get_device_name": lambda device=None: NAME, "get_device_properties": _properties,
         "is_current_stream_capturing": lambda: False, "manual_seed": torch.default_generator.manual_seed,
-        "manual_seed_all": _nothing, "memory_allocated": lambda device=None: 0,
-        "max_memory_allocated": lambda device=None: 0, "reset_peak_memory_stats": _nothing,
+        "manual_seed_all": nothing, "memory_allocated": lambda device=None: 0,
+        "max_memory_allocated": lambda device=None: 0, "reset_peak_memory_stats": nothing,
         "is_bf16_supported": lambda including_emulation=True: True,
     }  # fmt: skip
     for name, value in replaced.items():

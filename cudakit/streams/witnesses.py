@@ -33,8 +33,8 @@ def call_site() -> str:
 def warn_at_call(message: str, category: type[Warning]) -> None:
     """Warn at the line of the program that called cudakit; by default once a line."""
     frame = _caller()
-    seen = frame.f_globals.setdefault("__warningregistry__", {})
-    warnings.warn_explicit(message, category, frame.f_code.co_filename, frame.f_lineno, registry=seen)
+    registry = frame.f_globals.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(message, category, frame.f_code.co_filename, frame.f_lineno, registry=registry)
 
 
 def _caller() -> FrameType:

@@ -14,6 +14,7 @@ import numpy as np
 
 from cudakit.adapters.cupy import arrays, cupyx, device, jit, kernels, memory, runtime, streams, texture
 from cudakit.adapters.cupy.modules import Module
+from cudakit.adapters.stand_ins import nothing
 from cudakit.emulator.face import DeviceArray
 from cudakit.errors import CompileError, LaunchError
 
@@ -25,10 +26,6 @@ _VERSION = "14.2.0"
 
 def _memoize(for_each_device: bool = False) -> Any:
     return functools.cache
-
-
-def _nothing(*arguments: Any, **keywords: Any) -> None:
-    """Do nothing, in place of a function that tells a profiler of a range."""
 
 
 def _show_config(*, _full: bool = False) -> None:
@@ -58,9 +55,9 @@ def _from_dlpack(array: Any, **keywords: Any) -> Any:
 
 def _cuda() -> dict[str, Any]:
     """Return ``cupy.cuda`` and its modules, by name."""
-    ranges: dict[str, Any] = dict.fromkeys(("RangePush", "RangePushC", "RangePop", "Mark", "MarkC"), _nothing)
+    ranges: dict[str, Any] = dict.fromkeys(("RangePush", "RangePushC", "RangePop", "Mark", "MarkC"), nothing)
     nvtx = Module("cupy.cuda.nvtx", None, **ranges)
-    profiler = Module("cupy.cuda.profiler", start=_nothing, stop=_nothing)
+    profiler = Module("cupy.cuda.profiler", start=nothing, stop=nothing)
     compiler = Module("cupy.cuda.compiler", CompileException=CompileError)
     driver = Module("cupy.cuda.driver", CUDADriverError=LaunchError, get_build_version=lambda: 0)
     parts: dict[str, Any] = {
@@ -122,7 +119,7 @@ def cupy_stand_in() -> dict[str, ModuleType]:
         ReductionKernel=kernels.ReductionKernel, fuse=kernels.fuse, vectorize=kernels.vectorize,
         get_array_module=get_array_module, get_default_memory_pool=lambda: memory.POOL,
         get_default_pinned_memory_pool=lambda: memory.PINNED_POOL, is_available=lambda: True, memoize=_memoize,
-        clear_memo=_nothing, show_config=_show_config, from_dlpack=_from_dlpack,
+        clear_memo=nothing, show_config=_show_config, from_dlpack=_from_dlpack,
         fromDlpack=lambda capsule: _from_dlpack(_Capsule(capsule)), __version__=_VERSION,
     )  # fmt: skip
     names = {f"cupy.{name}": module for name, module in parts.items()}

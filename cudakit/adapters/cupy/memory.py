@@ -149,45 +149,35 @@ class MemoryPointer:
             )
         return bytes_at(self.mem, self.ptr, size)
 
-    def memset(self, value: int, size: int) -> None:
+    def memset(self, value: int, size: int, stream: Any = None) -> None:
         """Set bytes to a value."""
         self.bytes(size)[...] = value
 
-    def memset_async(self, value: int, size: int, stream: Any = None) -> None:
-        """Set bytes to a value."""
-        self.memset(value, size)
+    memset_async = memset
 
-    def copy_from_device(self, src: Any, size: int) -> None:
+    def copy_from_device(self, src: Any, size: int, stream: Any = None) -> None:
         """Copy bytes from another pointer."""
         self.bytes(size)[...] = src.bytes(size).copy()
 
-    def copy_from_device_async(self, src: Any, size: int, stream: Any = None) -> None:
-        """Copy bytes from another pointer."""
-        self.copy_from_device(src, size)
+    copy_from_device_async = copy_from_device
 
-    def copy_from_host(self, mem: Any, size: int) -> None:
+    def copy_from_host(self, mem: Any, size: int, stream: Any = None) -> None:
         """Copy bytes from host memory: an address, or a ``ctypes.c_void_p``."""
         self.bytes(size)[...] = bytes_at(mem, _address(mem), size)
 
-    def copy_from_host_async(self, mem: Any, size: int, stream: Any = None) -> None:
-        """Copy bytes from host memory."""
-        self.copy_from_host(mem, size)
+    copy_from_host_async = copy_from_host
 
-    def copy_to_host(self, mem: Any, size: int) -> None:
+    def copy_to_host(self, mem: Any, size: int, stream: Any = None) -> None:
         """Copy bytes to host memory: an address, or a ``ctypes.c_void_p``."""
         bytes_at(mem, _address(mem), size)[...] = self.bytes(size)
 
-    def copy_to_host_async(self, mem: Any, size: int, stream: Any = None) -> None:
-        """Copy bytes to host memory."""
-        self.copy_to_host(mem, size)
+    copy_to_host_async = copy_to_host
 
-    def copy_from(self, mem: Any, size: int) -> None:
+    def copy_from(self, mem: Any, size: int, stream: Any = None) -> None:
         """Copy bytes from a pointer or from host memory."""
         (self.copy_from_device if isinstance(mem, MemoryPointer) else self.copy_from_host)(mem, size)
 
-    def copy_from_async(self, mem: Any, size: int, stream: Any = None) -> None:
-        """Copy bytes from a pointer or from host memory."""
-        self.copy_from(mem, size)
+    copy_from_async = copy_from
 
 
 def _address(mem: Any) -> int:

@@ -13,6 +13,7 @@ from cudakit.adapters.cupy import device, memory, streams
 from cudakit.adapters.cupy.capture import CAPTURE
 from cudakit.adapters.cupy.device import CUDARuntimeError
 from cudakit.adapters.cupy.memory import device_bytes
+from cudakit.adapters.stand_ins import nothing
 from cudakit.emulator.face import bytes_at, order, room
 
 #: CUDA's version whose functions these are.
@@ -206,10 +207,6 @@ def finish(*arguments: Any) -> None:
     order().finish_all()
 
 
-def _nothing(*arguments: Any) -> None:
-    """Do nothing: all work is done at its call."""
-
-
 def _enqueued(function: Callable[..., None], count: int) -> Callable[..., None]:
     """Return the function that enqueues a function of `count` arguments on a stream, its last argument."""
     return lambda *arguments, **stream: CAPTURE.do(functools.partial(function, *arguments[:count]))
@@ -239,7 +236,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("streamGetPriority", "streamGetFlags"), lambda stream: 0),
     **dict.fromkeys(("runtimeGetVersion", "driverGetVersion"), lambda: _VERSION),
     **dict.fromkeys(
-        ("streamWaitEvent", "profilerStart", "profilerStop", "memPrefetchAsync", "memAdvise"), _nothing
+        ("streamWaitEvent", "profilerStart", "profilerStop", "memPrefetchAsync", "memAdvise"), nothing
     ),
     "streamDestroy": lambda stream: _owned.pop(-stream, None) and None,
     "streamIsCapturing": lambda stream: CAPTURE.actions is not None,

@@ -37,6 +37,8 @@ class BaseStream:
         Number of the stream: 0, 1 and 2 are the null stream and the default streams.
     """
 
+    #: All work is done at its call.
+    done = True
     ptr: int
     priority: int
     is_non_blocking: bool
@@ -64,11 +66,6 @@ class BaseStream:
 
     def __cuda_stream__(self) -> tuple[int, int]:
         return 0, self.ptr
-
-    @property
-    def done(self) -> bool:
-        """True: all work is done at its call."""
-        return True
 
     @property
     def is_capturing(self) -> bool:
@@ -165,17 +162,14 @@ class Event:
         Options of CUDA's events, which change nothing here.
     """
 
+    #: All work is done at its call.
+    done = True
     ptr: int
     is_timed: bool
     is_recorded: bool
 
     def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False) -> None:
         self.ptr, self.is_timed, self.is_recorded = next(_numbers), not disable_timing, False
-
-    @property
-    def done(self) -> bool:
-        """True: all work is done at its call."""
-        return True
 
     def record(self, stream: Any = None) -> None:
         """Mark a point of a stream."""

@@ -730,7 +730,7 @@ def _elements(offsets: np.ndarray, size: int) -> np.ndarray:
 
 
 def bytes_at(owner: Any, address: int, size: int) -> np.ndarray:
-    """Return a view of `size` bytes from `address`, which `owner` keeps alive; read-only if that is a read-only array."""
+    """Return a view of `size` bytes from `address`, kept alive by `owner`. That of read-only arrays is read-only."""
     is_read_only = isinstance(owner, np.ndarray) and not owner.flags.writeable
     described = {"data": (address, is_read_only), "shape": (size,), "typestr": "|u1", "version": 3}
     return np.asarray(SimpleNamespace(owner=owner, __array_interface__=described))
