@@ -103,12 +103,14 @@ def test_names_of_arguments(stream: Any) -> None:
 
 def test_what_triton_gives_is_read(stream: Any) -> None:
     """Without Triton: an object as its compiler gives it."""
-    text = ck.Kernel('extern "C" __global__ void f(float* x, void* a, void* b) { x[threadIdx.x] += blockIdx.x; }').ptx(
-        arch="sm_90"
-    )
+    text = ck.Kernel("""
+    extern "C" __global__ void f(float* x, char* a, void* b) {
+        x[threadIdx.x] += blockIdx.x;
+        if (a) x[threadIdx.x] = a[blockIdx.x * 128 + 4 * threadIdx.x] = 3;
+    }""").ptx(arch="sm_90")
 
     class Metadata:
-        name, num_warps, shared, global_scratch_size = "f", 1, 0, 0
+        name, num_warps, shared, global_scratch_size, num_ctas = "f", 1, 0, 0, 1
 
     class Compiled:
         asm, metadata = (
@@ -121,5 +123,11 @@ def test_what_triton_gives_is_read(stream: Any) -> None:
     kernel = ck.adapters.from_triton(Compiled)
     assert (repr(kernel), kernel.shared_bytes) == ("<TritonKernel f, 32 threads>", 0)
     Metadata.global_scratch_size = 128
-    with pytest.raises(ck.ArgumentError, match="f needs scratch memory"):
-        ck.adapters.from_triton(Compiled)
+    ck.adapters.from_triton(Compiled)(stream, 1, x)
+    assert (x == 3).all()
+    Metadata.num_ctas = 2
+    kernel = ck.adapters.from_triton(Compiled)
+    kernel(stream, (2, 1), x, scratch=np.zeros(512, np.uint8))
+    assert (kernel.cluster, kernel.scratch_bytes, kernel.cooperative) == (2, 128, False)
+    with pytest.raises(ck.EmulationError, match="past the end"):
+        kernel(stream, (2, 1), x, scratch=np.zeros(511 - 3, np.uint8))

@@ -308,6 +308,79 @@ assert torch.allclose(out, torch.softmax(view, axis=1), atol=1e-6)
 """
 
 
+OF_DESCRIPTORS = """
+import torch
+import triton
+import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+@triton.jit
+def copy_host(a, b, M: tl.constexpr, N: tl.constexpr):
+    i = tl.program_id(0) * M
+    b.store([i, 0], a.load([i, 0]) + 1)
+
+@triton.jit
+def copy_device(a, b, R, C, M: tl.constexpr, N: tl.constexpr):
+    x = tl.make_tensor_descriptor(a, shape=[R, C], strides=[C, 1], block_shape=[M, N])
+    y = tl.make_tensor_descriptor(b, shape=[R, C], strides=[C, 1], block_shape=[M, N])
+    i = tl.program_id(0) * M
+    y.store([i, 0], x.load([i, 0]) + 1)
+
+@triton.jit
+def by_address(addresses, n, out, BLOCK: tl.constexpr):
+    i, k = tl.arange(0, BLOCK), tl.program_id(0)
+    x = tl.load(addresses + k).to(tl.pointer_type(tl.float32))
+    tl.store(out + k * BLOCK + i, tl.load(x + i, mask=i < n))
+
+scratch = []
+def allocate(size, align, stream):
+    scratch.append(torch.empty(size, device="cuda", dtype=torch.int8))
+    return scratch[-1]
+
+for dtype in (torch.float16, torch.int8):
+    x = (torch.randn(64, 32, device="cuda") * 10).to(dtype)
+    y = torch.zeros_like(x)
+    copy_host[(4,)](TensorDescriptor.from_tensor(x, [16, 32]), TensorDescriptor.from_tensor(y, [16, 32]), 16, 32)
+    assert torch.equal(y, x + 1), dtype
+    y.zero_()
+    if not scratch:
+        try:
+            copy_device[(4,)](x, y, 64, 32, 16, 32)
+        except RuntimeError as error:
+            assert "no allocator was set" in str(error)
+        else:
+            raise AssertionError
+    triton.set_allocator(allocate)
+    copy_device[(4,)](x, y, 64, 32, 16, 32)
+    assert torch.equal(y, x + 1), dtype
+parts = [torch.rand(n, device="cuda") for n in (20, 30)]
+addresses = torch.tensor([part.data_ptr() for part in parts], device="cuda")
+out = torch.zeros(2, 32, device="cuda")
+compiled = by_address[(2,)](addresses, 20, out, BLOCK=32)
+assert all(torch.equal(row[:20], part[:20]) for row, part in zip(out, parts))
+assert compiled.n_regs > 0 and compiled.n_spills == 0
+assert (out.is_cuda, out.device.type, out.get_device(), str(parts[0].device)) == (True, "cuda", 0, "cuda:0")
+host = out.cpu()
+out.zero_()
+assert host.any() and (host.is_cuda, host.device.type) == (False, "cpu")
+print(out[0, :2])
+del parts, x, y
+try:
+    by_address[(2,)](addresses, 20, out, BLOCK=32)
+except Exception as error:
+    print(type(error).__name__)
+"""
+
+
+@pytest.mark.bridges
+def test_programs_of_triton_with_descriptors(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    pytest.importorskip("torch")
+    done = command(tmp_path, OF_DESCRIPTORS, "run", "app.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout == "tensor([0., 0.], device='cuda:0')\nEmulationError\n"
+
+
 @pytest.mark.bridges
 def test_programs_of_triton_and_torch(tmp_path: Path) -> None:
     pytest.importorskip("triton")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -247,7 +247,11 @@ def test_the_driver_that_triton_asks() -> None:
     assert (properties["sm_clock_rate"], properties["mem_clock_rate"], properties["mem_bus_width"]) == (
         *(1980000, 2619000), 5120,
     )  # fmt: skip
-    assert driver.utils.load_binary("f", b"", 0, 0) == (None, 0, 0, 0, 1024)
+    kernel = ck.Kernel("__global__ void f(float* x) { x[threadIdx.x] *= 2; }")
+    code = kernel.compile(arch="sm_90", target="cubin").code
+    module, handle, registers, spilled, threads = driver.utils.load_binary("_Z1fPf", code, 0, 0)
+    assert (module, handle, spilled, threads, driver.utils.unload_module(module)) == (None, 0, 0, 1024, None)
+    assert 4 <= registers <= 64
     calls: list[int] = []
     benchmark = driver.get_benchmarker()
     assert benchmark(lambda: calls.append(1), quantiles=(0.5, 0.2, 0.8)) == [0.0] * 3
@@ -281,9 +285,9 @@ def test_a_report_of_triton_has_its_first_row() -> None:
     assert bench.x_vals == (4, 5, 6)
 
 
-def test_torchs_device_is_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(device=lambda name: ("device", name)))
-    assert triton_kernels._driver(None).get_active_torch_device() == ("device", "cpu")
+def test_torchs_device_is_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(device=lambda *name: ("device", *name)))
+    assert triton_kernels._driver(None).get_active_torch_device() == ("device", "cuda", 0)
 
 
 class Tensor:
@@ -341,21 +345,61 @@ def test_memory_of_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
         assert found(given).dtype == dtype
     with pytest.raises(ck.ArgumentError, match="a kernel of Triton takes tensors of the host here, got int"):
         found(3)
+    assert found(SimpleNamespace(base=plain)) is x
+
+
+def descriptor(base: Any, shape: Sequence[int], strides: Sequence[int]) -> Any:
+    """Return a tensor descriptor with the attributes of Triton's."""
+    return SimpleNamespace(base=base, shape=shape, strides=strides, padding="zero", round_f32_to_tf32=False)
+
+
+def test_tensor_descriptors_become_tensor_maps() -> None:
+    x = np.zeros((4, 64), np.float32)
+    layout = {"elem_type": 7, "swizzle": 3, "block_size": [2, 32], "fp4_padded": False}
+    tensor = descriptor(x, [4, 64], [64, 1])
+    found = triton_kernels._tensor_map(tensor, layout)
+    assert found.data == ck.tensor_map(x, (2, 32), swizzle="128B").data
+    half = np.zeros((4, 64), np.int16)
+    assert (
+        triton_kernels._tensor_map(descriptor(half, [4, 64], [64, 1]), {**layout, "elem_type": 10}).data[120:124]
+        == b"bf16"
+    )
+    flat = [*triton_kernels._flat(("tensordesc<fp32[2,32]>", "constexpr", "i32"), (tensor, 3, 5), iter([layout]))]
+    assert flat[0].data == found.data
+    assert flat[1:] == [4, 64, 64, 1, 5]
+    assert [type(value) for value in flat[1:]] == [*[np.int32] * 2, *[np.int64] * 2, np.int32]
+    taken_apart = [*triton_kernels._flat("tensordesc<fp32[2,32]>", tensor, iter(()))]
+    assert taken_apart[0] is x
+    assert taken_apart[1:] == [4, 64, 64, 1, 0, 0, 4, 64, 64, 1]
+    for bad, message in (
+        ({"elem_type": 13}, "element type 13"), ({"fp4_padded": True}, "padded float4"), ({"is_im2col": True}, "im2col")
+    ):  # fmt: skip
+        with pytest.raises(ck.ArgumentError, match=f"tensor descriptors with {message} are not emulated"):
+            triton_kernels._tensor_map(tensor, {**layout, **bad})
+    with pytest.raises(ck.ArgumentError, match=r"of shape \(5, 64\) .* needs 1280 bytes, but its tensor has 1024"):
+        triton_kernels._tensor_map(descriptor(x, [5, 64], [64, 1]), layout)
 
 
 def test_what_triton_compiled_is_launched(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Any] = []
     made: list[Any] = []
 
+    class Launched:
+        cluster, scratch_bytes = 1, 0
+
+        def __call__(self, *passed: Any, scratch: Any) -> None:
+            calls.append(passed)
+
     def from_triton(compiled: Any) -> Any:
         made.append(compiled)
-        return lambda *given: calls.append(given)
+        return Launched()
 
     monkeypatch.setattr(triton_kernels, "from_triton", from_triton)
     kinds = {"x": "*fp32", "n": "i32", "B": "constexpr", "by": "fp32", "flag": "i1", "u": "u64", "d": "f64", "k": "i8"}
-    compiled = SimpleNamespace(src=SimpleNamespace(signature=kinds))
+    compiled = SimpleNamespace(src=SimpleNamespace(signature=kinds), metadata=None)
     x = np.zeros(3, np.float32)
-    before = (*("stream", "function", "packed", "launch"), "enter", "exit")
+    hooks: list[Any] = []
+    before = ("stream", "function", "packed", "launch", hooks.append, hooks.append)
     for _ in range(2):
         triton_kernels._launch(compiled, 2, 3, 4, *before, x, 5, 128, 2, True, 7, 1, -3)
     stream, grid, *passed = calls[0]
@@ -363,10 +407,11 @@ def test_what_triton_compiled_is_launched(monkeypatch: pytest.MonkeyPatch) -> No
     assert (grid, passed) == ((2, 3, 4), [x, 5, 2.0, 1, 7, 1.0, -3])
     assert [type(each) for each in passed[1:]] == [np.int32, np.float32, np.int8, np.uint64, np.float64, np.int8]
     assert (len(made), len(calls)) == (1, 2)
-    other = SimpleNamespace(src=SimpleNamespace(signature={"x": "tensordesc"}))
-    with pytest.raises(
-        ck.ArgumentError, match="a kernel of Triton with an argument of type tensordesc does not run on"
-    ):
+    assert hooks == ["launch"] * 4
+    triton_kernels._launch(compiled, 2, 0, 4, *before, x, 5, 128, 2, True, 7, 1, -3)
+    assert len(calls) == 2
+    other = SimpleNamespace(src=SimpleNamespace(signature={"x": "nvTmaDesc"}), metadata=None)
+    with pytest.raises(ck.ArgumentError, match="a kernel of Triton with an argument of type nvTmaDesc does not run on"):
         triton_kernels._launch(other, 1, 1, 1, *before, 3)
     with pytest.raises(ValueError, match="zip"):
         triton_kernels._launch(compiled, 1, 1, 1, *before, x, 3)
@@ -377,6 +422,8 @@ def test_triton_does_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "triton", ModuleType("triton"))
     monkeypatch.setitem(sys.modules, "triton.backends", ModuleType("triton.backends"))
     monkeypatch.setitem(sys.modules, "triton.backends.compiler", target)
+    libraries = SimpleNamespace(cublas="cublas")
+    monkeypatch.setattr(triton_kernels.importlib, "import_module", lambda name: SimpleNamespace(nvidia=libraries))
     monkeypatch.setattr(triton_kernels.importlib.util, "find_spec", lambda name: None)
     module = SimpleNamespace(
         runtime=SimpleNamespace(driver="driver", Autotuner=SimpleNamespace(_bench=len)),
@@ -390,18 +437,40 @@ def test_triton_does_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (kernel, run) == ("compiled", "run")
     launch = made.fget("what was compiled")
     assert (launch.func, launch.args) == (triton_kernels._launch, ("what was compiled",))
-    assert [name for _, name, _ in rest] == ["do_bench", "do_bench_cudagraph", "_run", "_bench"]
+    assert [name for _, name, _ in rest] == ["do_bench", "do_bench_cudagraph", "_run", "CublasLt", "_bench"]
     assert rest[0][2] is rest[1][2] is triton_kernels._do_bench
 
 
 def test_tensors_on_cuda_are_the_hosts() -> None:
     calls: list[Any] = []
-    hosted = torch_tensors._hosted(lambda *arguments, **options: calls.append((arguments, options)))
+
+    class Value:
+        def data_ptr(self) -> int:
+            return 0
+
+        def clone(self) -> Value:
+            return Value()
+
+    def make(*arguments: Any, **options: Any) -> Any:
+        calls.append((arguments, options))
+        return arguments[0] if arguments and isinstance(arguments[0], Value) else Value()
+
+    hosted = torch_tensors._hosted(make)
     device = type("device", (), {"type": "cuda"})()
-    hosted(3, "cuda:0", device=device, pin_memory=True)
-    hosted("cpu", device=0)
-    hosted(dtype="f4")
-    assert calls == [((3, "cpu"), {"device": "cpu"}), (("cpu",), {"device": "cpu"}), ((), {"dtype": "f4"})]
+    places = [
+        hosted(3, "cuda:0", device=device, pin_memory=True),
+        hosted(1, "cpu"),
+        hosted(device=0),
+        hosted(dtype="f4"),
+    ]
+    assert [torch_tensors._place(value) for value in places] == ["cuda", "cpu", "cuda", None]
+    assert calls == [((3, "cpu"), {"device": "cpu"}), ((1, "cpu"), {}), ((), {"device": "cpu"}), ((), {"dtype": "f4"})]
+    move = torch_tensors._hosted(make, copies=True)
+    here, there, _, anywhere = places
+    # A tensor that is there is not copied; one from elsewhere is.
+    assert (move(here, "cuda") is here, move(there, "cuda") is there) == (True, False)
+    assert (move(anywhere, "cuda") is anywhere, move(anywhere, "f4") is anywhere) == (False, True)
+    assert torch_tensors._place(move(here, "cpu")) == "cpu"
     event = torch_tensors._Event(enable_timing=True)
     assert (event.record(), event.query(), np.isnan(event.elapsed_time(event))) == (None, True, True)
     with torch_tensors._Stream() as stream:

@@ -296,6 +296,7 @@ def replace(instr: Instruction, context: Context) -> Step:
         return lambda frame, index, machine: None
     assert TENSOR_MAP.fields is not None
     field, start, *_ = TENSOR_MAP.fields[_FIELDS[name][0]]
+    type_at = TENSOR_MAP.fields["kind"][1]
     dtype = np.dtype(f"u{field.base.itemsize}")
     if name in _BY_DIMENSION:
         start += constant_of(rest.pop(0)) * dtype.itemsize
@@ -305,8 +306,15 @@ def replace(instr: Instruction, context: Context) -> Step:
     increment = dtype.type(name == "rank")
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
-        where = address(frame, index, machine) + np.uint64(start)
-        machine.memory.store(space, where, np.asarray(read(frame, index, machine)).astype(dtype) + increment, index)
+        maps = address(frame, index, machine)
+        value = np.asarray(read(frame, index, machine)).astype(dtype) + increment
+        machine.memory.store(space, maps + np.uint64(start), value, index)
+        if name == "rank":
+            # A kernel may write all fields of a map that is zeros, which mean no swizzle, zeros outside, and u8.
+            for offset, value in ((0, MAGIC), (type_at, int.from_bytes(b"u8", "little"))):
+                places = maps + np.uint64(offset)
+                former = machine.memory.load(space, places, np.dtype("u8"), index)
+                machine.memory.store(space, places, np.where(former == 0, np.uint64(value), former), index)
 
     return step
 

@@ -584,6 +584,9 @@ def _bytes_fragment(argument: Argument, to_bytes: Callable[[Any], bytes], size: 
     return Fragment("type({a}) is {k}type", "{k}bytes({a})", "s", {"type": value_class, "bytes": to_bytes})
 
 
+_TENSOR_MAP_BYTES = 128
+
+
 def _tensor_map(argument: Argument, where: str) -> Fragment:
     if argument.evidence.text != "CUtensorMap":
         raise ArgumentError(f"{where} takes a cuda.core TensorMapDescriptor, {_shown(argument)}")
@@ -593,6 +596,8 @@ def _tensor_map(argument: Argument, where: str) -> Fragment:
 def _unknown(parameter: BoundParameter, argument: Argument, callee: Callee, where: str, size: int) -> Fragment:
     """Bind a parameter whose type is unknown. It accepts only bytes of exactly its size."""
     value, dtype = argument.value, argument.evidence.dtype
+    if argument.evidence.text == "CUtensorMap" and size == _TENSOR_MAP_BYTES:
+        return _tensor_map(argument, where)
     if parameter.cpp == "8 bytes" and argument.evidence.category == "array":
         # A kernel in compiled code without types.
         return _pointer(parameter, argument, callee, where)
