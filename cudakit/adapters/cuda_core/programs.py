@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import cuda.core as real
 from cuda.core.typing import CompilerBackendType
@@ -303,7 +303,8 @@ class ObjectCode(MadeByOthers):
         )  # fmt: skip
 
     @classmethod
-    def _of(cls, code_type: str, module: Any, name: str, symbol_mapping: Mapping[str, Any] | None) -> ObjectCode:
+    def of_type(cls, code_type: str, module: Any, name: str, symbol_mapping: Mapping[str, Any] | None) -> ObjectCode:
+        """Load PTX, or code of another type that this process has compiled: bytes, or the path of a file."""
         if isinstance(module, str | os.PathLike):
             data = Path(module).read_bytes()
         elif isinstance(module, bytes | bytearray):
@@ -323,35 +324,25 @@ class ObjectCode(MadeByOthers):
         code._path = os.fspath(module) if isinstance(module, str | os.PathLike) else None
         return code
 
-    @staticmethod
-    def from_cubin(module: Any, *, name: str = "", symbol_mapping: Mapping[str, Any] | None = None) -> ObjectCode:
-        """Load machine code that this process has compiled."""
-        return ObjectCode._of("cubin", module, name, symbol_mapping)
+    from_cubin: ClassVar[Callable[..., ObjectCode]]
+    from_ptx: ClassVar[Callable[..., ObjectCode]]
+    from_ltoir: ClassVar[Callable[..., ObjectCode]]
+    from_fatbin: ClassVar[Callable[..., ObjectCode]]
+    from_object: ClassVar[Callable[..., ObjectCode]]
+    from_library: ClassVar[Callable[..., ObjectCode]]
 
-    @staticmethod
-    def from_ptx(module: Any, *, name: str = "", symbol_mapping: Mapping[str, Any] | None = None) -> ObjectCode:
-        """Load PTX."""
-        return ObjectCode._of("ptx", module, name, symbol_mapping)
 
-    @staticmethod
-    def from_ltoir(module: Any, *, name: str = "", symbol_mapping: Mapping[str, Any] | None = None) -> ObjectCode:
-        """Load LTO IR that this process has compiled."""
-        return ObjectCode._of("ltoir", module, name, symbol_mapping)
+def _loader(code_type: str) -> Any:
+    """Return the function that loads PTX, or code of another type that this process has compiled."""
 
-    @staticmethod
-    def from_fatbin(module: Any, *, name: str = "", symbol_mapping: Mapping[str, Any] | None = None) -> ObjectCode:
-        """Raise, unless this process has compiled the code."""
-        return ObjectCode._of("fatbin", module, name, symbol_mapping)
+    def load(module: Any, *, name: str = "", symbol_mapping: Mapping[str, Any] | None = None) -> ObjectCode:
+        return ObjectCode.of_type(code_type, module, name, symbol_mapping)
 
-    @staticmethod
-    def from_object(module: Any, *, name: str = "", symbol_mapping: Mapping[str, Any] | None = None) -> ObjectCode:
-        """Raise, unless this process has compiled the code."""
-        return ObjectCode._of("object", module, name, symbol_mapping)
+    return staticmethod(load)
 
-    @staticmethod
-    def from_library(module: Any, *, name: str = "", symbol_mapping: Mapping[str, Any] | None = None) -> ObjectCode:
-        """Raise, unless this process has compiled the code."""
-        return ObjectCode._of("library", module, name, symbol_mapping)
+
+for _code_type in ("cubin", "ptx", "ltoir", "fatbin", "object", "library"):
+    setattr(ObjectCode, f"from_{_code_type}", _loader(_code_type))
 
 
 def _restored(*state: Any) -> ObjectCode:

@@ -118,17 +118,9 @@ class ndarray(DeviceArray, metaclass=_OfDevice):
         """Return the array with as few dimensions as its strides allow: one, if it is contiguous."""
         return self.reshape(-1) if self.flags.c_contiguous else self
 
-    def scatter_add(self, slices: Any, value: Any) -> None:
-        """Add values to the elements at indices, also at repeated ones."""
-        CAPTURE.do(functools.partial(np.add.at, plain(self), plain(slices), plain(value)))
-
-    def scatter_max(self, slices: Any, value: Any) -> None:
-        """Set the elements at indices to the maximum of themselves and the values."""
-        CAPTURE.do(functools.partial(np.maximum.at, plain(self), plain(slices), plain(value)))
-
-    def scatter_min(self, slices: Any, value: Any) -> None:
-        """Set the elements at indices to the minimum of themselves and the values."""
-        CAPTURE.do(functools.partial(np.minimum.at, plain(self), plain(slices), plain(value)))
+    scatter_add: Callable[..., None]
+    scatter_max: Callable[..., None]
+    scatter_min: Callable[..., None]
 
     def ptp(self, axis: Any = None, out: Any = None, keepdims: bool = False) -> Any:
         """Return the range of the elements: maximum − minimum."""
@@ -221,6 +213,16 @@ def _effect(name: str) -> Callable[..., Any]:
     return call
 
 
+def _scatter(function: np.ufunc) -> Callable[..., None]:
+    def scatter(self: ndarray, slices: Any, value: Any) -> None:
+        """Combine the elements at indices with values, also at repeated ones."""
+        CAPTURE.do(functools.partial(function.at, plain(self), plain(slices), plain(value)))
+
+    return scatter
+
+
+for _name, _function in {"add": np.add, "max": np.maximum, "min": np.minimum}.items():
+    setattr(ndarray, f"scatter_{_name}", _scatter(_function))
 for _name in _METHODS:
     setattr(ndarray, _name, _method(_name))
 for _name in _EFFECTS:

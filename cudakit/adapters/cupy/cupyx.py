@@ -44,21 +44,6 @@ def _like(make: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
     return like
 
 
-def scatter_add(a: Any, slices: Any, value: Any) -> None:
-    """Add values to the elements at indices, also at repeated ones."""
-    a.scatter_add(slices, value)
-
-
-def scatter_max(a: Any, slices: Any, value: Any) -> None:
-    """Set the elements at indices to the maximum of themselves and the values."""
-    a.scatter_max(slices, value)
-
-
-def scatter_min(a: Any, slices: Any, value: Any) -> None:
-    """Set the elements at indices to the minimum of themselves and the values."""
-    a.scatter_min(slices, value)
-
-
 def rsqrt(x: Any, out: Any = None, dtype: Any = None) -> Any:
     """Return 1 / √x of each element."""
     result = np.asarray(1 / np.sqrt(plain(x), dtype=dtype))
@@ -276,8 +261,8 @@ def modules(cupy: Any, jit: Any) -> dict[str, Any]:
     libraries["cupyx.scipy.special"].__dict__["rsqrt"] = rsqrt
     cupyx = Module(
         "cupyx", profiler=profiler, scipy=scipy, jit=jit, empty_pinned=empty_pinned, zeros_pinned=zeros_pinned,
-        empty_like_pinned=_like(empty_pinned), zeros_like_pinned=_like(zeros_pinned), scatter_add=scatter_add,
-        scatter_max=scatter_max, scatter_min=scatter_min, rsqrt=rsqrt, errstate=errstate,
+        empty_like_pinned=_like(empty_pinned), zeros_like_pinned=_like(zeros_pinned), scatter_add=ndarray.scatter_add,
+        scatter_max=ndarray.scatter_max, scatter_min=ndarray.scatter_min, rsqrt=rsqrt, errstate=errstate,
         allow_synchronize=allow_synchronize, DeviceSynchronized=DeviceSynchronized, get_runtime_info=get_runtime_info,
     )  # fmt: skip
     return {"cupyx": cupyx, "cupyx.profiler": profiler, "cupyx.scipy": scipy, "cupyx.jit": jit, **libraries}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -136,11 +136,11 @@ class Array:
         copy(self.surface, values.view(self.dtype).reshape(self.shape), stream)
 
 
-class _End:
+class _End(NamedTuple):
     """Source or target of a copy."""
 
-    def __init__(self, place: Any, owner: Any) -> None:
-        self.place, self.owner = place, owner
+    place: Any
+    owner: Any
 
 
 class Memcpy3D:
@@ -189,13 +189,9 @@ class Memcpy3D:
         """Copy to an `Array`."""
         self._set("dst", memory_type.ARRAY, ary)
 
-    def set_src_unified(self, buffer: Any) -> None:
-        """Copy from host memory that devices reach."""
-        self.set_src_host(buffer)
-
-    def set_dst_unified(self, buffer: Any) -> None:
-        """Copy to host memory that devices reach."""
-        self.set_dst_host(buffer)
+    #: Memory that devices reach, at the host's address.
+    set_src_unified = set_src_host
+    set_dst_unified = set_dst_host
 
     def _set(self, name: str, place: Any, owner: Any) -> None:
         self._ends[name] = _End(place, owner)
@@ -282,61 +278,44 @@ class Memcpy3DPeer(Memcpy3D):
     def set_src_context(self, ctx: Any) -> None:
         """Do nothing: an address says which device has it."""
 
-    def set_dst_context(self, ctx: Any) -> None:
-        """Do nothing: an address says which device has it."""
+    set_dst_context = set_src_context
 
 
-def _one_row(ary: Array, index: int, size: int) -> Memcpy2D:
-    if ary.box[:2] != (1, 1) and index + size > ary.box[2] * ary.dtype.itemsize * ary.channels:
-        raise LogicError("cuMemcpy failed: invalid value: a copy by index stays in the first row; use Memcpy2D")
-    result = Memcpy2D()
-    result.width_in_bytes, result.height = size, 1
-    return result
+def _copy_row(ary: Array, size: int, source: tuple[str, Any, int], target: tuple[str, Any, int]) -> None:
+    """Copy bytes of the first row of an array; an end is a type of memory, the memory and the first byte."""
+    row = Memcpy2D()
+    for end, (noun, memory, index) in (("src", source), ("dst", target)):
+        if memory is ary and ary.box[:2] != (1, 1) and index + size > ary.box[2] * ary.dtype.itemsize * ary.channels:
+            raise LogicError("cuMemcpy failed: invalid value: a copy by index stays in the first row; use Memcpy2D")
+        getattr(row, f"set_{end}_{noun}")(memory)
+        setattr(row, f"{end}_x_in_bytes", index)
+    row.width_in_bytes, row.height = size, 1
+    row()
 
 
 def memcpy_dtoa(ary: Array, index: int, src: Any, len: int) -> None:
     """Copy device memory to the bytes of an array from `index` on."""
-    row = _one_row(ary, index, len)
-    row.set_src_device(src)
-    row.set_dst_array(ary)
-    row.dst_x_in_bytes = index
-    row()
+    _copy_row(ary, len, ("device", src, 0), ("array", ary, index))
 
 
 def memcpy_atod(dest: Any, ary: Array, index: int, len: int) -> None:
     """Copy the bytes of an array from `index` on to device memory."""
-    row = _one_row(ary, index, len)
-    row.set_src_array(ary)
-    row.src_x_in_bytes = index
-    row.set_dst_device(dest)
-    row()
+    _copy_row(ary, len, ("array", ary, index), ("device", dest, 0))
 
 
 def memcpy_htoa(ary: Array, index: int, src: Any) -> None:
     """Copy a host array to the bytes of an array from `index` on."""
-    row = _one_row(ary, index, bytes_of("memcpy_htoa", src).size)
-    row.set_src_host(src)
-    row.set_dst_array(ary)
-    row.dst_x_in_bytes = index
-    row()
+    _copy_row(ary, bytes_of("memcpy_htoa", src).size, ("host", src, 0), ("array", ary, index))
 
 
 def memcpy_atoh(dest: Any, ary: Array, index: int) -> None:
     """Copy the bytes of an array from `index` on to a host array."""
-    row = _one_row(ary, index, bytes_of("memcpy_atoh", dest, True).size)
-    row.set_src_array(ary)
-    row.src_x_in_bytes = index
-    row.set_dst_host(dest)
-    row()
+    _copy_row(ary, bytes_of("memcpy_atoh", dest, True).size, ("array", ary, index), ("host", dest, 0))
 
 
 def memcpy_atoa(dest: Array, dest_index: int, src: Array, src_index: int, len: int) -> None:
     """Copy the bytes of an array to another array."""
-    row = _one_row(dest, dest_index, len)
-    row.set_src_array(src)
-    row.set_dst_array(dest)
-    row.src_x_in_bytes, row.dst_x_in_bytes = src_index, dest_index
-    row()
+    _copy_row(dest, len, ("array", src, src_index), ("array", dest, dest_index))
 
 
 def dtype_to_array_format(dtype: Any) -> Any:
@@ -403,8 +382,7 @@ def _fill(ary: Array, host: Any, devptr: Any) -> None:
 
 
 def _to_array(source: Any, order: str, bindable: bool, host: Any, devptr: Any) -> Array:
-    if order not in ("C", "F"):
-        raise LogicError(f"order is 'C' or 'F', got {order!r}")
+    _check_order(order)
     if len(source.shape) not in (2, 3):
         raise LogicError(f"arrays have 2 or 3 dimensions, got shape {source.shape}")
     depth = source.shape[0] if len(source.shape) == 3 else int(bindable)
