@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cudakit.errors import ArgumentError
+from cudakit.tuning.expression import Expression
 
 #: A candidate: parameter → value.
 Point = dict[str, Any]
-#: A restriction: called with the parameters that it names, true for points of the space.
-Restriction = Callable[..., object]
+#: A restriction: a function or expression of parameters, true for points of the space.
+Restriction = Callable[..., object] | str
 #: Numbers of a point's values in the lists of the space.
 Row = tuple[int, ...]
 #: Points without restrictions, up to which all points of a space are listed.
@@ -27,7 +28,7 @@ LARGEST = 1 << 20
 class _Check(NamedTuple):
     """A restriction and the parameters that it needs."""
 
-    restriction: Restriction
+    restriction: Callable[..., object]
     names: tuple[str, ...]
 
 
@@ -38,8 +39,8 @@ class Space:
     ----------
     values : mapping of str to sequence
         Parameter → its values, at least one. A value occurs once in its list.
-    where : callable or sequence of callable
-        Restrictions. Each takes parameters of the space by name, and is true for a valid point.
+    where : callable, str, or sequence of them
+        Restrictions: functions of parameters, or expressions as text, that are true for valid points.
         Small restrictions are best: each one is checked as soon as its parameters have values.
 
     Attributes
@@ -48,6 +49,8 @@ class Space:
         Names of the parameters.
     values : tuple of tuple
         Values of each parameter.
+    where : tuple of callable
+        Restrictions; those that were text are instances of `Expression`.
     product : int
         Number of points without restrictions.
 
@@ -71,9 +74,10 @@ class Space:
         self.names = tuple(values)
         self.values = tuple(_values_of(name, values[name]) for name in self.names)
         self.product = int(np.prod([len(row) for row in self.values], dtype=object))
-        where = () if where is None else (where,) if callable(where) else where
+        parts = () if where is None else (where,) if callable(where) or isinstance(where, str) else where
+        self.where = tuple(Expression(part) if isinstance(part, str) else part for part in parts)
         self._checks: list[list[_Check]] = [[] for _ in self.names]
-        for restriction in where:
+        for restriction in self.where:
             check = _Check(restriction, _names_of(restriction, self.names))
             self._checks[max((self.names.index(name) for name in check.names), default=0)].append(check)
         self._numbers = [{_key(value): number for number, value in enumerate(row)} for row in self.values]
@@ -205,7 +209,7 @@ def _values_of(name: str, values: Sequence[Any]) -> tuple[Any, ...]:
     return row
 
 
-def _names_of(restriction: Restriction, names: tuple[str, ...]) -> tuple[str, ...]:
+def _names_of(restriction: Callable[..., object], names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the parameters that a restriction takes: all for ``**parameters``."""
     parameters = inspect.signature(restriction).parameters
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
