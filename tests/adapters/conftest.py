@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from support.scripts import loaded
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -30,9 +30,4 @@ def _context(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def name_tables() -> ModuleType:
     """The module docs/name_tables.py."""
-    spec = importlib.util.spec_from_file_location("name_tables", DOCS / "name_tables.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded(DOCS / "name_tables.py")

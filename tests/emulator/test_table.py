@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from support.scripts import loaded
 
 from cudakit.emulator.isa.facts import FACTS, UNKNOWN, facts_of
 from cudakit.emulator.machine.decode import CONTROLS, INSTRUCTIONS
@@ -18,12 +18,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 @pytest.fixture(scope="module")
 def table() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("emulator_table", DOCS / "emulator_table.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded(DOCS / "emulator_table.py")
 
 
 def test_the_page_agrees_with_the_code(table: ModuleType) -> None:

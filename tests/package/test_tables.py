@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import re
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
+from support.scripts import loaded
 
 import cudakit as ck
 from cudakit import cli
@@ -22,18 +21,9 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
 
-def loaded(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module")
 def fragments() -> dict[str, str]:
-    made: dict[str, str] = loaded("tables").fragments()
+    made: dict[str, str] = loaded(DOCS / "tables.py").fragments()
     return made
 
 
@@ -138,7 +128,7 @@ def test_every_mistake_on_the_page_is_made() -> None:
 @pytest.mark.parametrize("script", ["tour_pictures", "guide_pictures"])
 def test_the_drawings_are_those_of_the_script(script: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(DOCS)
-    for name, drawing in loaded(script).drawings().items():
+    for name, drawing in loaded(DOCS / f"{script}.py").drawings().items():
         assert (DOCS / "pictures" / name).read_text(encoding="utf-8") == drawing, f"run python docs/{script}.py"
 
 

@@ -6,7 +6,6 @@ PYTHONPATH=tests python -m support.sanitizer --output table.md
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import re
 import subprocess
 import tempfile
@@ -14,6 +13,8 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
+
+from support.scripts import loaded
 
 CHECKS = Path(__file__).parents[1] / "emulator" / "checks"
 #: The tool that has a check of a kind.
@@ -62,11 +63,7 @@ class Answer(NamedTuple):
 
 def faults(file: str) -> tuple[str, str, list[Fault]]:
     """The head and the text of a test file's faults, and the faults."""
-    spec = importlib.util.spec_from_file_location(file, CHECKS / f"{file}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = loaded(CHECKS / f"{file}.py")
     text: str = module.FAULTS
     rows, found = text.splitlines(), []
     for begin, row in enumerate(rows):

@@ -1,0 +1,17 @@
+"""Scripts of the checkout that are no modules of a package, as of docs/."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+
+def loaded(path: Path) -> ModuleType:
+    """Return the module of a file."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
