@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import operator
 import pickle
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from cudakit.adapters.pycuda import cumath, gpuarray
+from cudakit.adapters.pycuda import allocations, cumath, gpuarray
 from cudakit.adapters.pycuda.allocations import mem_alloc
 from cudakit.adapters.pycuda.c_types import dtype_to_ctype
 from cudakit.adapters.pycuda.compiler import SourceModule
+from cudakit.adapters.pycuda.errors import LogicError
 from cudakit.adapters.pycuda.gpuarray import GPUArray, to_gpu
 from cudakit.adapters.pycuda.streams import Stream
 from cudakit.errors import ArgumentError
@@ -37,6 +39,48 @@ def check(array: GPUArray, expected: Any) -> None:
     assert (array.shape, array.dtype) == (expected.shape, expected.dtype)
     rtol = {"e": 4e-3, "f": 1e-5, "F": 1e-5, "d": 1e-13, "D": 1e-13}.get(expected.dtype.char, 0)
     np.testing.assert_allclose(array.get(), expected, rtol=rtol, atol=0)
+
+
+# ── fill ──
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_fill_sets_all_bits_of_all_elements(order: str) -> None:
+    for dtype in (*DTYPES, "bool", "int16", "complex128"):
+        for number in (0, 1, 3) if dtype[0] not in "fc" else (0, 1, -0.0, np.nan, 1e-3):
+            x = gpuarray.empty((3, 5), dtype, order=order)
+            expected = np.full((3, 5), np.dtype(dtype).type(number))
+            assert x.fill(np.dtype(dtype).type(number)).get().tobytes() == expected.tobytes(), (dtype, number)
+
+
+@pytest.mark.parametrize(
+    ("number", "call"),
+    [
+        (np.float32("nan"), ("cuMemsetD32Async", 0x7FC00000, 6)), (np.int16(-2), ("cuMemsetD16Async", 0xFFFE, 12)),
+        (np.float64(0), ("cuMemsetD8Async", 0, 24)), (np.int64(2**32 + 1), ("cuMemsetD32Async", 1, 6)),
+        (np.float64(1), None),
+    ],
+)  # fmt: skip
+def test_on_a_gpu_the_driver_fills_without_a_kernel(number: Any, call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that is loaded takes memory, and a program may have used up the device's."""
+    cupy = pytest.importorskip("cupy")
+    calls: list[Any] = []
+    monkeypatch.setattr(allocations, "call", lambda name, at, *rest: calls.append((name, *rest[:2])))
+    monkeypatch.setattr(cupy.cuda, "get_current_stream", lambda: SimpleNamespace(ptr=0))
+    array = SimpleNamespace(data=SimpleNamespace(ptr=4096), nbytes=24, fill=lambda value: calls.append(None))
+    allocations.set_elements(array, number)
+    assert calls == [call]
+
+
+def test_a_freed_allocation_keeps_no_view_of_its_memory() -> None:
+    x = gpuarray.zeros(4, np.float32)
+    view = x.device_array()
+    assert x.device_array() is view
+    assert x.reshape(2, 2).get().shape == (2, 2)
+    x.gpudata.free()
+    assert not x.gpudata.views
+    with pytest.raises(LogicError, match="freed"):
+        x.get()
 
 
 # ── arithmetic ──

@@ -12,11 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.adapters.pycuda.errors import LogicError, translated
+from cudakit.adapters.pycuda.errors import LogicError, call, translated
 from cudakit.adapters.pycuda.streams import default_stream
 from cudakit.errors import ArgumentError, shortened
+from cudakit.memory.backend import backend_of
 from cudakit.memory.memory import empty
 from cudakit.streams.devices import has_gpu
+
+_BYTE = np.dtype(np.uint8)
 
 
 class DeviceAllocation:
@@ -33,12 +36,15 @@ class DeviceAllocation:
         That array; None once the memory is freed.
     address, size : int
         Address of the first byte, and number of bytes.
+    views : dict
+        Arrays that view the whole memory, by shape, dtype and strides.
     """
 
     array: Any
 
     def __init__(self, array: Any) -> None:
         self.array = array
+        self.views: dict[tuple[Any, ...], Any] = {}
         self.address: int = address_of_array(array)
         self.size: int = int(array.nbytes)
         memory.add(self)
@@ -70,6 +76,7 @@ class DeviceAllocation:
             raise LogicError(f"the device memory at {self.address:#x} is free already; free it once")
         memory.remove(self)
         self.array = None
+        self.views.clear()
         self.__class__ = FREED.get(type(self), type(self))  # which prepared calls look at
 
     def as_buffer(self, size: int, offset: int = 0) -> memoryview:
@@ -302,5 +309,29 @@ def mem_alloc(bytes: int) -> DeviceAllocation:
     size = operator.index(bytes)
     if size <= 0:
         raise LogicError(f"cuMemAlloc failed: invalid argument: {size} bytes; allocate 1 or more")
+    stream = default_stream()
     with translated():
-        return DeviceAllocation(empty(size, np.uint8, stream=default_stream()))
+        return DeviceAllocation(backend_of(stream).empty((size,), _BYTE, "device", stream))
+
+
+def repeated_word(data: bytes) -> bytes | None:
+    """Return the word of 1, 2 or 4 bytes that bytes repeat; None if there is none."""
+    return next((data[:width] for width in (1, 2, 4) if data == data[:width] * (len(data) // width)), None)
+
+
+def set_elements(array: Any, number: Any) -> None:
+    """Set all elements of a contiguous device array to a NumPy scalar, on CuPy's current stream.
+
+    Of numbers of up to 4 bytes the driver sets the words. It needs no kernel, which takes device memory when it is
+    loaded, so that a program can fill a device whose memory is used up.
+    """
+    word = None if isinstance(array, np.ndarray) else repeated_word(number.tobytes())
+    if word is None or array.data.ptr % len(word):
+        array.fill(number)
+        return
+    import cupy
+    from cuda.bindings import driver
+
+    target, stream = driver.CUdeviceptr(array.data.ptr), driver.CUstream(cupy.cuda.get_current_stream().ptr)
+    count = array.nbytes // len(word)
+    call(f"cuMemsetD{8 * len(word)}Async", target, int.from_bytes(word, "little"), count, stream)

@@ -72,6 +72,8 @@ def check_contiguous(operation: str, *arrays: Any) -> None:
                 f"{operation}: only contiguous arrays may be used, got shape {array.shape} with strides "
                 f"{array.strides}; call gpuarray.to_gpu(x.get()) for a contiguous copy"
             )
+    if all(array.flags.c_contiguous for array in arrays):
+        return
     if not any(all(getattr(array.flags, order) for array in arrays) for order in ("c_contiguous", "f_contiguous")):
         strides = ", ".join(str(array.strides) for array in arrays)
         raise LayoutError(
@@ -105,7 +107,7 @@ def calculate(operation: str, function: str | Callable[..., Any], operands: Any,
     with work_on(stream) as xp:
         values = [operand.device_array() if isinstance(operand, Arithmetic) else operand for operand in operands]
         if isinstance(function, str):
-            if function not in _TRUTHS:
+            if function not in _TRUTHS and out.dtype.kind != "c":
                 _check_real(operation, common_dtype(*values), out)
             getattr(xp, function)(*values, out=out.device_array(), casting="unsafe")
         else:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn, Self
 
 import numpy as np
 
-from cudakit.adapters.pycuda.allocations import array_at, device_dtype, mem_alloc
+from cudakit.adapters.pycuda.allocations import DeviceAllocation, array_at, device_dtype, mem_alloc, set_elements
 from cudakit.adapters.pycuda.array_arithmetic import Arithmetic, calculate, check_contiguous, scalar_of, store, work_on
 from cudakit.adapters.pycuda.array_layout import (
     Layout,
@@ -138,14 +138,22 @@ class GPUArray(Arithmetic):
         """Return the elements as CuPy's array, or on the emulator as NumPy's."""
         if not self.size:
             return memory.empty(self.shape, self.dtype, stream=default_stream())
-        return array_at(self.gpudata, self.shape, self.dtype, self.strides)
+        if type(self.gpudata) is not DeviceAllocation:
+            return array_at(self.gpudata, self.shape, self.dtype, self.strides)
+        views, key = self.gpudata.views, (self.shape, self.dtype, self.strides)
+        if key not in views:
+            views[key] = array_at(self.gpudata, self.shape, self.dtype, self.strides)
+        return views[key]
 
     def new_like_me(self, dtype: Any = None) -> Self:
         """Return a new array, not initialised, with this shape, memory order and allocator."""
         dtype = self.dtype if dtype is None else np.dtype(dtype)
         scale = self.strides if self.flags.forc else packed_strides(self)
         strides = [stride * dtype.itemsize // self.itemsize for stride in scale]
-        return type(self)(self.shape, dtype, self.allocator, strides=strides)
+        new = type(self)(self.shape, dtype, self.allocator, strides=strides)
+        if self.flags.forc:
+            new.flags = self.flags
+        return new
 
     def _view(self, layout: Layout, dtype: Any = None) -> GPUArray:
         """Return an array of the same memory."""
@@ -297,7 +305,7 @@ class GPUArray(Arithmetic):
                 layout = (*self.shape, self.itemsize), np.uint8, (*self.strides, 1)
                 array_at(self.gpudata, *layout)[...] = xp.asarray(np.frombuffer(number.tobytes(), np.uint8))
             else:
-                self.device_array().fill(number)
+                set_elements(self.device_array(), number)
         return self
 
     # ── views ──

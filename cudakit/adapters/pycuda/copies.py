@@ -7,7 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.adapters.pycuda.allocations import DeviceAllocation, address_of, allocation_at, array_at, mem_alloc
+from cudakit.adapters.pycuda.allocations import (
+    DeviceAllocation,
+    address_of,
+    allocation_at,
+    array_at,
+    mem_alloc,
+    set_elements,
+)
 from cudakit.adapters.pycuda.errors import translated
 from cudakit.adapters.pycuda.streams import default_stream, finish_all, stream_of
 from cudakit.errors import ArgumentError, shortened
@@ -114,7 +121,10 @@ def _fill(dest: Any, data: int, shape: Any, bits: int, stream: Any, pitch: int |
     element = np.dtype(f"u{bits // 8}")
     value = int(data) & ((1 << bits) - 1)
     with translated(), using(stream_of(stream)):
-        array_at(dest, shape, element, None if pitch is None else (pitch, element.itemsize)).fill(value)
+        if pitch is None:
+            set_elements(array_at(dest, shape, element), element.type(value))
+        else:
+            array_at(dest, shape, element, (pitch, element.itemsize)).fill(value)
 
 
 def _memset(bits: int) -> Callable[..., None]:
