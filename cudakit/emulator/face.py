@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from cudakit.emulator.checks.check import check
 from cudakit.emulator.checks.findings import Finding
-from cudakit.emulator.counters.cards import card_of
+from cudakit.emulator.counters.cards import CARDS, card_of
 from cudakit.emulator.counters.report import Report, counters
 from cudakit.emulator.debug.debug import begin
 from cudakit.emulator.isa import facts, flow, words
@@ -34,6 +34,6 @@ __all__ = [
     "DeviceArray", "DeviceModule", "MARKS", "as_device", "bytes_at", "device_limits", "room",
     "EmulatedTensorMap", "SurfaceObject", "TextureObject",
     "EmulatedEvent", "EmulatedStream", "handed_out", "host_view", "order", "stream",
-    "Finding", "DrawnOrder", "Report", "begin", "card_of", "check", "counters",
+    "Finding", "DrawnOrder", "Report", "begin", "CARDS", "card_of", "check", "counters",
     "TYPE_BYTES", "facts", "flow", "parse", "plain", "program", "words",
 ]  # fmt: skip

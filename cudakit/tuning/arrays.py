@@ -80,6 +80,12 @@ class Outputs:
             for number in numbers:
                 self.arguments[number] = xp.array(arguments[number], copy=True)
 
+    @property
+    def bytes_moved(self) -> int:
+        """Bytes of all arrays, and again of those that the kernel may write."""
+        arrays = [value for value in self.arguments if getattr(value, "shape", ())]
+        return sum(value.nbytes for value in (*arrays, *self._originals.values()))
+
     def restore(self) -> None:
         """Write the original contents into the copies."""
         with self._place.using(self.stream):

@@ -16,7 +16,7 @@ from cudakit.places import DEVICES, is_capturing, place_of
 from cudakit.places import stream as default_stream
 from cudakit.streams import devices, process
 from cudakit.tuning import kept
-from cudakit.tuning.objectives import COUNTERS, objective_of
+from cudakit.tuning.objectives import COUNTERS, card_name, objective_of
 from cudakit.tuning.space import Restriction, Space
 from cudakit.tuning.tune import Progress, as_tuple, neighbours, tune_for
 from cudakit.tuning.tuned import Tuned
@@ -94,7 +94,7 @@ class TunedKernel:
 
     def result(self, stream: Any, *arguments: Any) -> Tuned:
         """Return the result for a call's size class: of this process, kept, or of a search now."""
-        size_class = (kept.card_of(stream), *self.size_class(arguments))
+        size_class = (card_name(stream), *self.size_class(arguments))
         with self._lock:
             if size_class not in self.results:
                 self.results[size_class] = self._of_class(stream, arguments, size_class)
@@ -136,7 +136,7 @@ class TunedKernel:
             arguments = self._arguments(stream, *as_tuple(size))
             others = neighbours(self._arguments, stream, size)
             tuned = self._searched(stream, arguments, progress=progress, others=others, **changes)
-            results[size] = self.results[kept.card_of(stream), *self.size_class(arguments)] = tuned
+            results[size] = self.results[card_name(stream), *self.size_class(arguments)] = tuned
         self._ready.clear()
         return results
 

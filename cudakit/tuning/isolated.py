@@ -22,11 +22,11 @@ from cudakit.memory.memory import to_host
 from cudakit.places import DEVICES, place_of
 from cudakit.places import stream as default_stream
 from cudakit.tuning.arrays import on_place
+from cudakit.tuning.candidate import Candidate
 from cudakit.tuning.compiling import Ahead
 from cudakit.tuning.objectives import objective_of
 from cudakit.tuning.space import Point
 from cudakit.tuning.trials import Trials
-from cudakit.tuning.tuned import Candidate
 
 #: Seconds to start a process, beside those of a candidate: imports, a CUDA context, copies of the arguments.
 _START_S = 60.0

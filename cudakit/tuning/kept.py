@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cudakit.emulator import face
 from cudakit.errors import ArgumentError, CacheWarning
 from cudakit.jit.cache.cache import cache_at
 from cudakit.jit.cache.stages import first_request
@@ -23,9 +22,10 @@ from cudakit.jit.cache.store import Store, hold
 from cudakit.jit.compile.nvrtc import Request, digest_of
 from cudakit.jit.source.closure import Closure
 from cudakit.jit.specialise.specialise import Specialization
-from cudakit.places import DEVICES, place_of
+from cudakit.tuning.candidate import Candidate
+from cudakit.tuning.objectives import card_name
 from cudakit.tuning.space import Space
-from cudakit.tuning.tuned import Candidate, Tuned
+from cudakit.tuning.tuned import Tuned
 
 #: Increased when records change: older ones are then ignored.
 FORMAT = 1
@@ -141,19 +141,9 @@ def key_of(
         "functions": repr([_content_of(function) for function in functions]),
         "class": repr(list(size_class)),
         "objective": objective,
-        "card": card_of(stream),
+        "card": card_name(stream),
     }
     return digest_of(parts)
-
-
-def card_of(stream: Any) -> str:
-    """Return the name of the card of a stream; on the emulator the arch."""
-    if place_of(stream) is not DEVICES:
-        return f"emulator {stream.arch}" if isinstance(stream, face.EmulatedStream) else "emulator"
-    from cuda.core import Device
-
-    device = stream.device if hasattr(stream, "device") else Device()
-    return str(device.name)
 
 
 def record_of(tuned: Tuned, space: Space, specialization: Specialization, stream: Any) -> dict[str, Any] | None:
@@ -164,7 +154,7 @@ def record_of(tuned: Tuned, space: Space, specialization: Specialization, stream
     return {
         "format": FORMAT,
         "kernel": tuned.kernel.name,
-        "card": card_of(stream),
+        "card": card_name(stream),
         "objective": tuned.objective,
         "unit": tuned.unit,
         "date": time.strftime("%Y-%m-%d"),

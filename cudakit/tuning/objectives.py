@@ -147,3 +147,13 @@ def is_slower(values: Sequence[float], best: Sequence[float]) -> bool:
     first, second = (np.sort(np.asarray(row, float))[: max(2, len(row) - len(row) // 10)] for row in (values, best))
     error = np.sqrt(first.var(ddof=1) / len(first) + second.var(ddof=1) / len(second))
     return bool(first.mean() - second.mean() > 2.58 * error)
+
+
+def card_name(stream: Any) -> str:
+    """Return the name of the card of a stream; on the emulator the arch."""
+    if place_of(stream) is not DEVICES:
+        return f"emulator {stream.arch}" if isinstance(stream, face.EmulatedStream) else "emulator"
+    from cuda.core import Device
+
+    device = stream.device if hasattr(stream, "device") else Device()
+    return str(device.name)

@@ -15,11 +15,11 @@ from cudakit.errors import ArgumentError, CompileError, CudakitError, EmulationE
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.places import DEVICES, place_of
 from cudakit.tuning.arrays import Outputs, on_place
+from cudakit.tuning.candidate import Candidate, Traffic
 from cudakit.tuning.compiling import Ahead
 from cudakit.tuning.expected import Expected
-from cudakit.tuning.objectives import Objective, interval, is_slower
+from cudakit.tuning.objectives import Objective, card_name, interval, is_slower
 from cudakit.tuning.space import Point
-from cudakit.tuning.tuned import Candidate
 from cudakit.tuning.variants import Variants
 
 #: A candidate is far from the best if its fastest launch takes this many times as long.
@@ -159,6 +159,15 @@ class Trials:
         for number, candidate in enumerate(finalists):
             self._note(candidate, values[number])
             candidate.tied = number in still_open and len(still_open) > 1
+
+    def traffic(self, flops: float) -> Traffic | None:
+        """Return the work of a launch; None before any candidate was launched."""
+        if self._outputs is None:
+            return None
+        card = card_name(self.stream)
+        peaks = [row.gigabytes_per_s for name, row in face.CARDS.items() if name in card]
+        peak = peaks[0] if peaks else 0.0
+        return Traffic(self._outputs.bytes_moved, flops, card, peak)
 
     def confirm(self, candidate: Candidate, seed: int) -> dict[str, str]:
         """Run a candidate on fresh data, and on the emulator with all checks. Return the result of each.

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from cudakit.errors import ArgumentError
 from cudakit.places import stream as default_stream
+from cudakit.tuning.candidate import Candidate, none_right
 from cudakit.tuning.compiling import Ahead
 from cudakit.tuning.isolated import IsolatedTrials
 from cudakit.tuning.objectives import objective_of
@@ -22,7 +23,7 @@ from cudakit.tuning.search import DEFAULT, strategy_of
 from cudakit.tuning.space import Restriction, Space
 from cudakit.tuning.strategy import Strategy
 from cudakit.tuning.trials import Trials
-from cudakit.tuning.tuned import Candidate, Tuned, none_right
+from cudakit.tuning.tuned import Tuned
 from cudakit.tuning.variants import Configured, Variants
 
 #: Candidates that are measured again at the end, in turns.
@@ -76,6 +77,7 @@ def tune(
     isolated: bool = False,
     time_limit_s: float = 30.0,
     progress: Callable[[Progress], None] | None = None,
+    flops: float = 0.0,
 ) -> Any:
     """Find the fastest right variant of a kernel in a space.
 
@@ -123,6 +125,8 @@ def tune(
         With `isolated`, the longest time of a candidate, in seconds.
     progress : callable, optional
         Function that is called after each candidate, with a `Progress`.
+    flops : float
+        Floating-point operations of a launch, for the rates in the table.
 
     Returns
     -------
@@ -154,6 +158,7 @@ def tune(
         isolated=isolated,
         time_limit_s=time_limit_s,
         progress=progress,
+        flops=flops,
     )
     if not sizes:
         return search(arguments)
@@ -200,6 +205,7 @@ def tune_for(
     isolated: bool = False,
     time_limit_s: float = 30.0,
     progress: Callable[[Progress], None] | None = None,
+    flops: float = 0.0,
 ) -> Tuned:
     """Tune for one set of arguments. `others` are arguments with which the winner must be right too, by name."""
     points = Space(space, where)
@@ -214,7 +220,7 @@ def tune_for(
     else:
         trials = Trials(variants, arguments, stream, measured, check, tolerance, others=others)
     with trials:
-        return _tuned(trials, strategy_of(strategy, points, seed), workers, budget, seed, progress)
+        return _tuned(trials, strategy_of(strategy, points, seed), workers, budget, seed, progress, flops)
 
 
 def _tuned(
@@ -224,6 +230,7 @@ def _tuned(
     budget: int | timedelta | None,
     seed: int,
     progress: Callable[[Progress], None] | None,
+    flops: float,
 ) -> Tuned:
     """Search, compare the best, confirm the winner."""
     with Ahead(trials.specialization, len(strategy.rows), workers) as ahead:
@@ -241,7 +248,9 @@ def _tuned(
                 break
     if not trials.right:
         raise none_right(trials.variants.name, trials.candidates)
-    return Tuned(trials.variants, trials.candidates, trials.objective, ended, confirmed, trials.seconds)
+    return Tuned(
+        trials.variants, trials.candidates, trials.objective, ended, confirmed, trials.seconds, trials.traffic(flops)
+    )
 
 
 def _search(

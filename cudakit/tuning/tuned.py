@@ -5,60 +5,16 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import Config, Cover
+from cudakit.tuning import views
+from cudakit.tuning.candidate import Candidate, Traffic, shown
 from cudakit.tuning.objectives import Objective
 from cudakit.tuning.space import Point
 from cudakit.tuning.variants import Variants
 from cudakit.types.shown import Part, Reported, Table
-
-#: What became of a candidate: it is right and was measured; its result is wrong; it needs more than the device has;
-#: it does not compile or its launch failed; it was measured a few times and is far from the best.
-State = Literal["right", "wrong", "invalid", "failed", "slow"]
-
-
-@dataclass
-class Candidate:
-    """A candidate that was tried.
-
-    Attributes
-    ----------
-    point : dict
-        Parameter → value.
-    state : {"right", "wrong", "invalid", "failed", "slow"}
-        What became of it.
-    value : float or None
-        Median of the objective; None if it was not measured.
-    low, high : float or None
-        Interval that holds the median with 95 %.
-    runs : int
-        Number of measured launches.
-    registers, spill_bytes, shared_bytes : int or None
-        Resources, as `Kernel.attributes` has them; None on the emulator.
-    occupancy : float or None
-        Resident threads divided by the maximum of a multiprocessor.
-    tied : bool
-        Whether the measurements do not tell it from the best.
-    why : str
-        Why it was left: the error, or the element that is wrong.
-    """
-
-    point: Point
-    state: State
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-    runs: int = 0
-    registers: int | None = None
-    spill_bytes: int | None = None
-    shared_bytes: int | None = None
-    occupancy: float | None = None
-    tied: bool = False
-    why: str = ""
 
 
 class _Nothing(NamedTuple):
@@ -100,12 +56,14 @@ class Tuned(Reported):
         ended: str,
         confirmed: dict[str, str],
         seconds: dict[str, float],
+        traffic: Traffic | None = None,
     ) -> None:
         self.table = sorted(candidates, key=_rank)
         self.best: Point = self.table[0].point
         self.kernel = variants.kernel(self.best)
         self.objective, self.unit = objective.name, objective.unit
         self.ended, self.confirmed, self.seconds = ended, confirmed, seconds
+        self.traffic = traffic
         self._variants = variants
         self._configs: dict[Any, Config | Cover] = {}
 
@@ -129,7 +87,7 @@ class Tuned(Reported):
     def __repr__(self) -> str:
         first = self.table[0]
         value = "" if first.value is None else f"{first.value:,.4g} {self.unit} at "
-        return f"<Tuned {self.kernel.name}: {value}{_shown(self.best)}>"
+        return f"<Tuned {self.kernel.name}: {value}{shown(self.best)}>"
 
     def _parts(self) -> Iterable[Part]:
         right = [candidate for candidate in self.table if candidate.state == "right"]
@@ -137,7 +95,11 @@ class Tuned(Reported):
         yield "seconds: " + ", ".join(f"{phase} {seconds:.1f}" for phase, seconds in self.seconds.items())
         yield from (f"{name}: {outcome}" for name, outcome in self.confirmed.items())
         names = list(self.best)
-        heads = (*names, "state", f"{self.objective} in {self.unit}", "interval", "runs", "registers", "why")
+        rates = self.traffic if self.objective == "time" else None
+        heads = (
+            *names, "state", f"{self.objective} in {self.unit}", "interval", "runs", "registers", "occupancy",
+            *(rates.heads if rates else ()), "why",
+        )  # fmt: skip
         rows = [
             (
                 *(str(row.point[name]) for name in names),
@@ -146,11 +108,21 @@ class Tuned(Reported):
                 "" if row.low is None else f"{row.low:,.4g} – {row.high:,.4g}",
                 row.runs or None,
                 row.registers,
+                "" if row.occupancy is None else f"{row.occupancy:.0%}",
+                *(rates.cells(row.value) if rates else ()),
                 row.why.partition("\n")[0],
             )
             for row in self.table
         ]
         yield Table(heads, rows, range(len(names)))
+
+    def explain(self) -> str:
+        """Return what other values of each parameter cost beside the best, the ties, and why candidates were left."""
+        return "\n".join(views.explanation(self))
+
+    def plot(self, path: str | Path | None = None) -> Any:
+        """Draw each parameter's values beside the objective; `path` saves it as PNG. Return matplotlib's figure."""
+        return views.plot(self, path)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as a dict for JSON."""
@@ -161,6 +133,7 @@ class Tuned(Reported):
             "ended": self.ended,
             "confirmed": self.confirmed,
             "seconds": self.seconds,
+            "traffic": None if self.traffic is None else self.traffic._asdict(),
             "best": self.best,
             "table": [dataclasses.asdict(candidate) for candidate in self.table],
         }
@@ -172,19 +145,6 @@ class Tuned(Reported):
     def save(self, path: str | Path) -> None:
         """Write the result to a file as JSON."""
         Path(path).write_text(self.to_json(), encoding="utf-8")
-
-
-def none_right(kernel: str, candidates: Iterable[Candidate]) -> ArgumentError:
-    """Return the error of a search without a right candidate: each reason with the number of its candidates."""
-    reasons: dict[str, list[Point]] = {}
-    for candidate in candidates:
-        reasons.setdefault(f"{candidate.state}: {candidate.why}", []).append(candidate.point)
-    lines = [f"  {len(points)} × {reason} (as {_shown(points[0])})" for reason, points in reasons.items()]
-    return ArgumentError(f"{kernel}: no candidate of the space is right\n" + "\n".join(lines))
-
-
-def _shown(point: Point) -> str:
-    return ", ".join(f"{name}={value}" for name, value in point.items())
 
 
 def _rank(candidate: Candidate) -> tuple[int, float]:

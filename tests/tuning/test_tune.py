@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -276,3 +277,26 @@ def test_a_launch_that_hangs_or_faults_costs_its_candidate(stream: Any) -> None:
     assert why[3][0] in ("right", "slow")
     assert why[0][0] in ("right", "slow")
     assert tuned.ended == "exhausted"
+
+
+@pytest.mark.emulator
+def test_a_result_is_explained_saved_and_drawn(tmp_path: Any) -> None:
+    stream = ck.emulator.stream()
+    tuned = ck.tune(
+        SCALE, arguments(stream), SPACE, config=blocks, stream=stream, objective="sectors", strategy="exhaustive",
+        workers=0,
+    )  # fmt: skip
+    lines = tuned.explain().splitlines()
+    assert lines[0] == "best: ITEMS=1, BLOCK=32: 250"
+    assert lines[1] == "ITEMS: 1 here; 2 +100.0%, 4 +300.0%"
+    assert lines[2] == "BLOCK: 32 here; 128 +0.0%"
+    assert lines[3].startswith("1 × invalid: scale<float, 1>: block.x is 2048")
+    tuned.save(tmp_path / "tuned.json")
+    document = json.loads((tmp_path / "tuned.json").read_text())
+    assert document["best"] == tuned.best
+    assert len(document["table"]) == 9
+    assert "ITEMS" in tuned._repr_html_()
+    pytest.importorskip("matplotlib")
+    figure = tuned.plot(tmp_path / "tuned.png")
+    assert [axes.get_xlabel() for axes in figure.axes] == ["ITEMS", "BLOCK"]
+    assert (tmp_path / "tuned.png").read_bytes()[:4] == b"\x89PNG"
