@@ -28,6 +28,7 @@ __global__ void turn(const float* x, float* y, int n) {
 
 
 def squares(TILE, n):
+    """Return enough blocks of TILE x TILE threads for an n x n matrix."""
     return ck.config((-(-n // TILE), -(-n // TILE)), (TILE, TILE))
 
 
