@@ -23,7 +23,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
@@ -196,6 +196,10 @@ class Driver:
         return math.nan
 
     # ── launches ──
+
+    def refuse_counts(self) -> NoReturn:
+        """Raise the error for Numba's counts of the allocations in kernels, which the driver's modules hold."""
+        raise self.error("counts of allocations in kernels (rtsys, NUMBA_CUDA_NRT_STATS) need a GPU", 801)
 
     def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, function: Any, threads: int, shared_bytes: int) -> int:
         blocks = min(32, 2048 // (-(-threads // 32) * 32))
@@ -603,7 +607,7 @@ def replace(module: Any, put: Callable[[Any, str, Any], None]) -> None:
         Function that is called as ``put(owner, name, value)`` for each part that is replaced.
     """
     root = module.__name__
-    if hasattr(module, "FakeCUDAArray") or not hasattr(module, "dispatcher"):
+    if ".simulator." in module.jit.__module__:
         return
     parts: dict[str, Any] = {
         name: importlib.import_module(f"{root}.{name}") for name in ("dispatcher", "codegen", "args")
@@ -615,6 +619,8 @@ def replace(module: Any, put: Callable[[Any, str, Any], None]) -> None:
     kernel = vars(parts["dispatcher"])["_Kernel"]
     for owner in (parts["dispatcher"].ForAll, vars(parts["dispatcher"])["_LaunchConfiguration"]):
         put(owner, "__call__", _by_position(owner.__call__))
+    if (runtime := vars(parts["dispatcher"]).get("rtsys")) is not None:
+        put(type(runtime), "_compile_memsys_module", lambda self: driver.refuse_counts())
     put(kernel, "__init__", _with_lines(kernel.__init__))
     put(kernel, "bind", lambda self: None)
     put(kernel, "launch", lambda self, *arguments, **options: launcher.launch(self, *arguments, **options))

@@ -222,6 +222,11 @@ def test_views_of_device_arrays(driver: numba_driver.Driver) -> None:
     driver.cuMemFree(pointer)
 
 
+def test_numbas_simulator_is_left_alone() -> None:
+    simulator = SimpleNamespace(__name__="numba.cuda", jit=SimpleNamespace(__module__="numba.cuda.simulator.api"))
+    numba_driver.replace(simulator, lambda owner, name, value: pytest.fail(name))
+
+
 # ── with Numba ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
