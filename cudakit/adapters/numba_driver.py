@@ -305,13 +305,11 @@ class Function:
         The kernel of cudakit's.
     """
 
-    name: str
-    handle: int
-
     def __init__(self, library: Any, name: str, signature: str) -> None:
         text = library.get_asm_str(cc=EmulatorPlace().limits().compute_capability)
         links = [_linked(item) for item in vars(library)["_linking_files"]]
-        self.name, self.handle = name, 0
+        self.name: str = name
+        self.handle: int = 0
         self.kernel: Any = numba_kernels.from_ptx(text, signature, links)
 
     @functools.cached_property

@@ -49,19 +49,16 @@ class TritonKernel:
         Whether all blocks run at once.
     """
 
-    threads: int
-    shared_bytes: int
-    cluster: int
-    scratch_bytes: int
-    cooperative: bool
-    kernel: Kernel
-
     def __init__(
         self, kernel: Kernel, threads: int, shared_bytes: int, cluster: int = 1, scratch_bytes: int = 0,
         cooperative: bool = False,
     ) -> None:  # fmt: skip
-        self.kernel, self.threads, self.shared_bytes = kernel, threads, shared_bytes
-        self.cluster, self.scratch_bytes, self.cooperative = cluster, scratch_bytes, cooperative
+        self.kernel: Kernel = kernel
+        self.threads: int = threads
+        self.shared_bytes: int = shared_bytes
+        self.cluster: int = cluster
+        self.scratch_bytes: int = scratch_bytes
+        self.cooperative: bool = cooperative
         self._pointers = [isinstance(parameter.type, Pointer) for parameter in kernel.signature.parameters or ()]
 
     def __repr__(self) -> str:

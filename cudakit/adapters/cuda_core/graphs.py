@@ -52,12 +52,10 @@ class Step:
         Steps inside of this step.
     """
 
-    name: str
-    run: Callable[[Play], None]
-    bodies: Sequence[list[Step]]
-
     def __init__(self, name: str, run: Callable[[Play], None], bodies: Sequence[list[Step]] = ()) -> None:
-        self.name, self.run, self.bodies = name, run, bodies
+        self.name: str = name
+        self.run: Callable[[Play], None] = run
+        self.bodies: Sequence[list[Step]] = bodies
 
 
 def _all_of(steps: Sequence[Step]) -> Iterator[Step]:

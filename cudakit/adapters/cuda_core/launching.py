@@ -39,8 +39,6 @@ def _extent(label: str, value: Any) -> tuple[int, int, int]:
 class LaunchConfig:
     """A stand-in for ``cuda.core.LaunchConfig``. With `cluster`, `grid` counts clusters."""
 
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
     cluster: tuple[int, int, int] | None
 
     def __init__(
@@ -52,7 +50,8 @@ class LaunchConfig:
         is_cooperative: bool = False,
         programmatic_stream_serialization: bool = False,
     ) -> None:
-        self.grid, self.block = _extent("LaunchConfig.grid", grid), _extent("LaunchConfig.block", block)
+        self.grid: tuple[int, int, int] = _extent("LaunchConfig.grid", grid)
+        self.block: tuple[int, int, int] = _extent("LaunchConfig.block", block)
         self.cluster = None if cluster is None else _extent("LaunchConfig.cluster", cluster)
         self.shmem_size: int = shmem_size or 0
         self.is_cooperative = is_cooperative

@@ -219,10 +219,6 @@ class ObjectCode(MadeByOthers):
 
     signatures: dict[str, str]
 
-    ptx: str
-    code_type: str
-    name: str
-
     def __init__(
         self,
         ptx: str,
@@ -235,7 +231,9 @@ class ObjectCode(MadeByOthers):
     ) -> None:
         if "cudaGraphSetConditional" in ptx and _SET_CONDITION not in ptx:
             ptx += _SET_CONDITION
-        self.ptx, self.code_type, self.name = ptx, code_type, name
+        self.ptx: str = ptx
+        self.code_type: str = code_type
+        self.name: str = name
         self._mapping, self._bytes, self.signatures, self._make = dict(mapping), code, dict(signatures), make
 
     @property
@@ -367,12 +365,10 @@ class Kernel(MadeByOthers):
         Kernel of cudakit, which checks the launches.
     """
 
-    name: str
-    symbol: str
-    code: ObjectCode
-
     def __init__(self, code: ObjectCode, name: str, symbol: str) -> None:
-        self.code, self.name, self.symbol = code, name, symbol
+        self.code: ObjectCode = code
+        self.name: str = name
+        self.symbol: str = symbol
         #: Variables and functions keep the code's module alive.
         self.function: face.program.Function = parsed(code.ptx).functions[symbol]
 

@@ -21,8 +21,6 @@ _streams: weakref.WeakValueDictionary[int, Stream] = weakref.WeakValueDictionary
 class Event(MadeByOthers, Closeable, EmulatedEvent):
     """A stand-in for ``cuda.core.Event``. Two events have no time between them: subtraction gives NaN."""
 
-    is_recorded: bool
-
     __slots__ = ("_options", "is_recorded")
 
     def __init__(self, stream: Stream, options: EventOptions | None = None, is_recorded: bool = True) -> None:
@@ -30,7 +28,7 @@ class Event(MadeByOthers, Closeable, EmulatedEvent):
         if self._options.ipc_enabled:
             raise CoreError("an event for other processes (ipc_enabled) needs a GPU's driver")
         super().__init__(stream)
-        self.is_recorded = is_recorded
+        self.is_recorded: bool = is_recorded
 
     def record_on(self, stream: EmulatedStream) -> None:
         """Record the event again, for all work that `stream` has so far."""

@@ -48,16 +48,13 @@ def _shaped(shape: Sequence[int], channels: int) -> tuple[int, ...]:
 class OpaqueArray(_Closeable):
     """A stand-in for ``cuda.core.texture.OpaqueArray``."""
 
-    num_channels: int
-    is_surface_load_store: bool
-    shape: tuple[int, ...]
-    format: Any
-
     def __init__(self, options: Any) -> None:
         options = of_options(OpaqueArrayOptions, options, "OpaqueArray options")
         self._options = options
-        self.shape, self.num_channels = tuple(options.shape), int(options.num_channels)
-        self.format, self.is_surface_load_store = options.format, bool(options.is_surface_load_store)
+        self.shape: tuple[int, ...] = tuple(options.shape)
+        self.num_channels: int = int(options.num_channels)
+        self.format: Any = options.format
+        self.is_surface_load_store: bool = bool(options.is_surface_load_store)
         self.dtype: np.dtype[Any] = np.dtype(str(options.format))
         zeros = np.zeros(_shaped(self.shape, self.num_channels), self.dtype)
         self._emulated = textures.surface(zeros, channels=self.num_channels)  # type: ignore[arg-type]  # 1, 2 or 4
@@ -166,15 +163,13 @@ class ResourceDescriptor:
 class TextureObject(_Closeable):
     """A stand-in for ``cuda.core.texture.TextureObject``."""
 
-    resource: ResourceDescriptor
-    options: Any
-
     def __init__(self, resource: ResourceDescriptor, options: Any = None) -> None:
         options = of_options(TextureObjectOptions, options, "TextureObject options")
         for name in ("srgb", "seamless_cubemap", "max_anisotropy", "border_color"):
             if getattr(options, name):
                 raise CoreError(f"TextureObject: the emulator has no {name}, got {shortened(getattr(options, name))}")
-        self.resource, self.options = resource, options
+        self.resource: ResourceDescriptor = resource
+        self.options: Any = options
         texels = resource.texels()
         is_array = resource.kind == "array"
         channels = int(resource.num_channels)

@@ -64,13 +64,10 @@ class PerfCaseResult:
         Times in seconds: shape (repeats,), and (devices, repeats).
     """
 
-    name: str
-    cpu_times: np.ndarray
-    gpu_times: np.ndarray
-
     def __init__(self, name: str, cpu_times: np.ndarray) -> None:
-        self.name, self.cpu_times = name, cpu_times
-        self.gpu_times = np.full((1, len(cpu_times)), np.nan)
+        self.name: str = name
+        self.cpu_times: np.ndarray = cpu_times
+        self.gpu_times: np.ndarray = np.full((1, len(cpu_times)), np.nan)
 
     def to_str(self, show_gpu: bool = False) -> str:
         """Return the mean time on the host, as a line."""
@@ -156,11 +153,9 @@ class PlanCache:
         Limits of the number of plans and of their bytes, which change nothing here.
     """
 
-    size: int
-    memsize: int
-
     def __init__(self, size: int = 16, memsize: int = -1) -> None:
-        self.size, self.memsize = size, memsize
+        self.size: int = size
+        self.memsize: int = memsize
 
     def get_size(self) -> int:
         """Return the limit of the number of plans."""

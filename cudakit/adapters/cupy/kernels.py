@@ -62,12 +62,11 @@ class Function:
     """
 
     enable_cooperative_groups: bool
-    max_dynamic_shared_size_bytes: int
-    preferred_shared_memory_carveout: int
 
     def __init__(self, kernel: Kernel, is_cooperative: bool = False) -> None:
         self._kernel, self.enable_cooperative_groups = kernel, is_cooperative
-        self.max_dynamic_shared_size_bytes, self.preferred_shared_memory_carveout = 48 << 10, -1
+        self.max_dynamic_shared_size_bytes: int = 48 << 10
+        self.preferred_shared_memory_carveout: int = -1
 
     def __call__(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> None:
         launch = config(
@@ -140,12 +139,6 @@ class RawKernel(Function):
         Whether the kernel may wait for its whole grid.
     """
 
-    code: str
-    name: str
-    options: tuple[str, ...]
-    backend: str
-    file_path: None
-
     def __init__(
         self,
         code: str,
@@ -157,7 +150,11 @@ class RawKernel(Function):
         enable_cooperative_groups: bool = False,
         jitify: bool = False,
     ) -> None:
-        self.code, self.name, self.options, self.backend, self.file_path = code, name, tuple(options), backend, None
+        self.code: str = code
+        self.name: str = name
+        self.options: tuple[str, ...] = tuple(options)
+        self.backend: str = backend
+        self.file_path: None = None
         super().__init__(_kernel_of(from_text(code, 2), name, compile_options(options)[0]), enable_cooperative_groups)
 
     def compile(self, log_stream: Any = None) -> None:
@@ -186,13 +183,6 @@ class RawModule:
         Kernels, with their template arguments. `get_function` finds others too.
     """
 
-    code: str | None
-    file_path: str | None
-    options: tuple[str, ...]
-    backend: str
-    enable_cooperative_groups: bool
-    name_expressions: Sequence[str] | None
-
     def __init__(
         self,
         *,
@@ -207,8 +197,12 @@ class RawModule:
     ) -> None:
         if (code is None) == (path is None):
             raise CudakitError("RawModule takes code or a path")
-        self.code, self.file_path, self.options, self.backend = code, path, tuple(options), backend
-        self.name_expressions, self.enable_cooperative_groups = name_expressions, enable_cooperative_groups
+        self.code: str | None = code
+        self.file_path: str | None = path
+        self.options: tuple[str, ...] = tuple(options)
+        self.backend: str = backend
+        self.name_expressions: Sequence[str] | None = name_expressions
+        self.enable_cooperative_groups: bool = enable_cooperative_groups
         self._options = compile_options(options)[0]
         self._source = from_text(code, 2) if code is not None else from_file(str(path))
         self.module = self
@@ -288,12 +282,6 @@ _DECLARED = re.compile(r"(?:raw +)?(?:const +)?(\w+)")
 class ElementwiseKernel:
     """A stand-in for ``cupy.ElementwiseKernel``, with its parameters."""
 
-    operation: str
-    name: str
-    preamble: str
-    reduce_dims: bool
-    nin: int
-    nout: int
     return_tuple: bool
 
     def __init__(
@@ -314,8 +302,12 @@ class ElementwiseKernel:
     ) -> None:
         if after_loop:
             raise ArgumentError(f"{name}: after_loop has no counterpart on the emulator: write a RawKernel")
-        self.operation, self.name, self.preamble, self.reduce_dims = operation, name, preamble, reduce_dims
-        self.nin, self.nout = _count(in_params), _count(out_params)
+        self.operation: str = operation
+        self.name: str = name
+        self.preamble: str = preamble
+        self.reduce_dims: bool = reduce_dims
+        self.nin: int = _count(in_params)
+        self.nout: int = _count(out_params)
         self.nargs: int = self.nin + self.nout
         self._returns, self.return_tuple = not no_return, return_tuple
         body = f"{loop_prep};\n{operation}" if loop_prep else operation

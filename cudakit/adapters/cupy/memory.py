@@ -105,11 +105,9 @@ class MemoryPointer:
         Offset of the pointer, in bytes.
     """
 
-    mem: Any
-    device_id: int
-
     def __init__(self, mem: Any, offset: int) -> None:
-        self.mem, self.device_id = mem, 0
+        self.mem: Any = mem
+        self.device_id: int = 0
         self.ptr: int = mem.ptr + int(offset)
 
     def __repr__(self) -> str:

@@ -154,15 +154,14 @@ def deviceGetAttribute(attrib: int, device_id: int = 0) -> int:
 class PointerAttributes:
     """Facts of an address: its device, its memory type, and its addresses on the device and the host."""
 
-    device: int
-    devicePointer: int
     type: int
 
     def __init__(self, ptr: int) -> None:
         owner = room().at(int(ptr))
         is_of_the_host = owner is not None and room().is_of_the_host(owner)
         self.type = CONSTANTS["memoryTypeUnregistered" if owner is None else "memoryTypeDevice"]
-        self.device, self.devicePointer = 0, int(ptr) if owner is not None else 0
+        self.device: int = 0
+        self.devicePointer: int = int(ptr) if owner is not None else 0
         self.hostPointer: int = int(ptr) if owner is None or is_of_the_host else 0
         if is_of_the_host:
             is_managed = isinstance(_owned.get(int(ptr)), memory.ManagedMemory)

@@ -39,13 +39,12 @@ class BaseStream:
 
     #: All work is done at its call.
     done = True
-    ptr: int
-    priority: int
-    is_non_blocking: bool
     device_id: int
 
     def __init__(self, ptr: int, priority: int = 0, non_blocking: bool = False) -> None:
-        self.ptr, self.priority, self.is_non_blocking = ptr, priority, non_blocking
+        self.ptr: int = ptr
+        self.priority: int = priority
+        self.is_non_blocking: bool = non_blocking
         self.device_id = 0 if ptr > 2 else -1  # CuPy's default streams are of no device
 
     def __repr__(self) -> str:
@@ -164,12 +163,11 @@ class Event:
 
     #: All work is done at its call.
     done = True
-    ptr: int
-    is_timed: bool
-    is_recorded: bool
 
     def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False) -> None:
-        self.ptr, self.is_timed, self.is_recorded = next(_numbers), not disable_timing, False
+        self.ptr: int = next(_numbers)
+        self.is_timed: bool = not disable_timing
+        self.is_recorded: bool = False
 
     def record(self, stream: Any = None) -> None:
         """Mark a point of a stream."""

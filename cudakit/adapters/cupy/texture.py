@@ -19,10 +19,8 @@ _KINDS = {0: "i", 1: "u", 2: "f"}
 class ChannelFormatDescriptor:
     """Bits of the components of a texel, and their kind: a constant ``cudaChannelFormatKind…``."""
 
-    ch_format: dict[str, int]
-
     def __init__(self, x: int, y: int, z: int, w: int, f: int) -> None:
-        self.ch_format = {"x": x, "y": y, "z": z, "w": w, "f": f}
+        self.ch_format: dict[str, int] = {"x": x, "y": y, "z": z, "w": w, "f": f}
 
     def get_channel_format(self) -> dict[str, int]:
         """Return bits and kind, by name."""
@@ -48,16 +46,14 @@ class CUDAarray:
         Memory as a surface of cudakit's.
     """
 
-    width: int
-    height: int
-    depth: int
-    flags: int
-    desc: ChannelFormatDescriptor
-
     def __init__(
         self, desc: ChannelFormatDescriptor, width: int, height: int = 0, depth: int = 0, flags: int = 0
     ) -> None:
-        self.desc, self.width, self.height, self.depth, self.flags = desc, width, height, depth, flags
+        self.desc: ChannelFormatDescriptor = desc
+        self.width: int = width
+        self.height: int = height
+        self.depth: int = depth
+        self.flags: int = flags
         self.ndim = 3 if depth else 2 if height else 1
         extents = tuple(extent for extent in (depth, height, width) if extent)
         channels = (desc.channels,) * (desc.channels > 1)
@@ -79,15 +75,6 @@ class CUDAarray:
 class ResourceDescriptor:
     """Memory of a texture: a `CUDAarray`, or a CuPy array with its format."""
 
-    restype: int
-    arr: Any
-    size: int
-    width: int
-    height: int
-    pitch: int
-    cuArr: CUDAarray | None
-    chDesc: ChannelFormatDescriptor | None
-
     def __init__(
         self,
         restype: int,
@@ -99,8 +86,14 @@ class ResourceDescriptor:
         height: int = 0,
         pitchInBytes: int = 0,
     ) -> None:
-        self.restype, self.cuArr, self.arr, self.chDesc = restype, cuArr, arr, chDesc
-        self.size, self.width, self.height, self.pitch = sizeInBytes, width, height, pitchInBytes
+        self.restype: int = restype
+        self.cuArr: CUDAarray | None = cuArr
+        self.arr: Any = arr
+        self.chDesc: ChannelFormatDescriptor | None = chDesc
+        self.size: int = sizeInBytes
+        self.width: int = width
+        self.height: int = height
+        self.pitch: int = pitchInBytes
         if cuArr is None and (arr is None or chDesc is None):
             raise ArgumentError("ResourceDescriptor takes cuArr, or arr and chDesc")
 
@@ -121,11 +114,6 @@ class ResourceDescriptor:
 class TextureDescriptor:
     """Options of lookups in a texture, by CUDA's constants."""
 
-    filterMode: int
-    readMode: int
-    normalizedCoords: bool
-    addressModes: tuple[Any, ...]
-
     def __init__(
         self,
         addressModes: Any = None,
@@ -136,8 +124,10 @@ class TextureDescriptor:
         normalizedCoords: Any = None,
         maxAnisotropy: Any = None,
     ) -> None:
-        self.addressModes = tuple(addressModes or ())
-        self.filterMode, self.readMode, self.normalizedCoords = filterMode, readMode, bool(normalizedCoords)
+        self.addressModes: tuple[Any, ...] = tuple(addressModes or ())
+        self.filterMode: int = filterMode
+        self.readMode: int = readMode
+        self.normalizedCoords: bool = bool(normalizedCoords)
         if sRGB or maxAnisotropy or any(borderColors or ()):
             raise ArgumentError("TextureDescriptor: the emulator has no sRGB, maxAnisotropy or borderColors but zeros")
 
@@ -145,11 +135,9 @@ class TextureDescriptor:
 class TextureObject:
     """A texture, as an argument of kernels."""
 
-    ResDesc: ResourceDescriptor
-    TexDesc: TextureDescriptor
-
     def __init__(self, ResDesc: ResourceDescriptor, TexDesc: TextureDescriptor) -> None:
-        self.ResDesc, self.TexDesc = ResDesc, TexDesc
+        self.ResDesc: ResourceDescriptor = ResDesc
+        self.TexDesc: TextureDescriptor = TexDesc
 
     @functools.cached_property
     def own(self) -> Any:
@@ -174,10 +162,8 @@ class TextureObject:
 class SurfaceObject:
     """A surface, as an argument of kernels: it writes the memory of a `CUDAarray`."""
 
-    own: Any
-    ResDesc: ResourceDescriptor
-
     def __init__(self, ResDesc: ResourceDescriptor) -> None:
         if ResDesc.cuArr is None:
             raise ArgumentError("SurfaceObject takes a ResourceDescriptor of a CUDAarray")
-        self.ResDesc, self.own = ResDesc, ResDesc.cuArr.own
+        self.ResDesc: ResourceDescriptor = ResDesc
+        self.own: Any = ResDesc.cuArr.own

@@ -40,10 +40,8 @@ class DeviceAllocation:
         Arrays that view the whole memory, by shape, dtype and strides.
     """
 
-    array: Any
-
     def __init__(self, array: Any) -> None:
-        self.array = array
+        self.array: Any = array
         self.views: dict[tuple[Any, ...], Any] = {}
         self.address: int = address_of_array(array)
         self.size: int = int(array.nbytes)
@@ -193,9 +191,6 @@ def allocation_at(address: int) -> DeviceAllocation:
 class Foreign(DeviceAllocation):
     """Memory of a GPU that another library or the driver has allocated."""
 
-    size: int
-    address: int
-
     def __init__(self, address: int) -> None:
         import cupy
         from cuda.bindings import driver
@@ -204,7 +199,8 @@ class Foreign(DeviceAllocation):
         if int(status) != 0:
             raise LogicError(f"invalid argument: no device memory is at {address:#x} ({status.name})")
         region = cupy.cuda.UnownedMemory(int(start), int(size), self)
-        self.address, self.size = int(start), int(size)
+        self.address: int = int(start)
+        self.size: int = int(size)
         self.array: Any = cupy.ndarray((self.size,), np.uint8, memptr=cupy.cuda.MemoryPointer(region, 0))
 
     def __del__(self) -> None:

@@ -103,13 +103,8 @@ class GPUArray(Arithmetic):
     __hash__: None  # type: ignore[assignment]  # arrays are compared by element
 
     mem_size: int
-    base: Any
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
     strides: tuple[int, ...]
     size: int
-    gpudata: Any
-    allocator: Callable[[int], Any]
 
     def __init__(
         self,
@@ -121,8 +116,8 @@ class GPUArray(Arithmetic):
         strides: Any = None,
         order: str = "C",
     ) -> None:
-        self.shape = extents_of(shape)
-        self.dtype = device_dtype(dtype)
+        self.shape: tuple[int, ...] = extents_of(shape)
+        self.dtype: np.dtype[Any] = device_dtype(dtype)
         self.itemsize: int = self.dtype.itemsize
         self.strides = (
             dense_strides(self.shape, self.itemsize, order) if strides is None else tuple(map(operator.index, strides))
@@ -131,8 +126,9 @@ class GPUArray(Arithmetic):
             raise ArgumentError(f"GPUArray: shape {self.shape} and strides {self.strides} differ in length")
         self.size = self.mem_size = math.prod(self.shape)
         self.nbytes: int = self.size * self.itemsize
-        self.allocator, self.base = allocator or mem_alloc, base
-        self.gpudata = self.allocator(self.nbytes) if gpudata is None and self.size else gpudata
+        self.allocator: Callable[[int], Any] = allocator or mem_alloc
+        self.base: Any = base
+        self.gpudata: Any = self.allocator(self.nbytes) if gpudata is None and self.size else gpudata
 
     def device_array(self) -> Any:
         """Return the elements as CuPy's array, or on the emulator as NumPy's."""

@@ -142,11 +142,9 @@ def generated_type(dtype: Any) -> str:
 class Argument:
     """An argument of a generated kernel: a dtype and a name."""
 
-    dtype: np.dtype[Any]
-    name: str
-
     def __init__(self, dtype: Any, name: str) -> None:
-        self.dtype, self.name = np.dtype(dtype), name
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
+        self.name: str = name
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.dtype})"

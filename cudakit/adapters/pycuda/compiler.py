@@ -120,8 +120,6 @@ class SourceModule(CudaModule):
         If the compiler refuses the source; the message has its text.
     """
 
-    module: Module
-
     def __init__(
         self,
         source: str,
@@ -134,7 +132,7 @@ class SourceModule(CudaModule):
         cache_dir: Any = None,
         include_dirs: Iterable[str] | None = None,
     ) -> None:
-        self.module = _module(from_text(text_of(source), 2), options, include_dirs, arch, keep)
+        self.module: Module = _module(from_text(text_of(source), 2), options, include_dirs, arch, keep)
 
 
 def compile(
@@ -279,8 +277,6 @@ class DynamicModule(CudaModule):
 class DynamicSourceModule(DynamicModule):
     """A module of a source whose kernels launch kernels."""
 
-    module: Module
-
     def __init__(
         self,
         source: str,
@@ -295,7 +291,7 @@ class DynamicSourceModule(DynamicModule):
         cuda_libdir: Any = None,
     ) -> None:
         super().__init__(nvcc, None, keep, no_extern_c, arch, code, cache_dir, include_dirs)
-        self.module = _module(from_text(text_of(source), 2), options, include_dirs, arch, keep)
+        self.module: Module = _module(from_text(text_of(source), 2), options, include_dirs, arch, keep)
         self.linker = None
 
 

@@ -126,8 +126,6 @@ class _Generators:
         Bits of a word.
     """
 
-    state: gpuarray.GPUArray
-
     block_count: int = 128
     generators_per_block: int = 256
     generator_bits: ClassVar[int] = 32
@@ -136,7 +134,7 @@ class _Generators:
     _bits: ClassVar[int] = 0
 
     def __init__(self, states: np.ndarray, directions: Any = None) -> None:
-        self.state = gpuarray.to_gpu(states)
+        self.state: gpuarray.GPUArray = gpuarray.to_gpu(states)
         self._directions = directions
 
     @property

@@ -43,14 +43,12 @@ class CompileError(Error, errors.CompileError):
         Message, options, and output of the compiler.
     """
 
-    msg: str
-    command_line: Any
-    stdout: Any
-    stderr: Any
-
     def __init__(self, msg: str, command_line: Any = (), stdout: Any = None, stderr: Any = None) -> None:
         errors.CompileError.__init__(self, msg, log=stderr or "", options=tuple(command_line or ()))
-        self.msg, self.command_line, self.stdout, self.stderr = msg, command_line, stdout, stderr
+        self.msg: str = msg
+        self.command_line: Any = command_line
+        self.stdout: Any = stdout
+        self.stderr: Any = stderr
 
     def __str__(self) -> str:
         parts = (("command", " ".join(self.options)), ("stdout", self.stdout), ("stderr", self.stderr))

@@ -133,9 +133,6 @@ class PreparedCall:
         shared_size=0)``.
     """
 
-    call: Any
-    async_call: Any
-
     def __init__(self, letters: tuple[str, ...], check: Callable[..., tuple[Any, ...] | None]) -> None:
         self._check = check
         self._names: dict[str, Any] = {
@@ -162,7 +159,8 @@ class PreparedCall:
                 f"    return check(grid, block, {stream}, ({''.join(f'{name}, ' for name in names)}), shared_size)\n"
             )
             functions[name] = make_function(text, "call of a prepared kernel", self._names)
-        self.call, self.async_call = functions["call"], functions["async_call"]
+        self.call: Any = functions["call"]
+        self.async_call: Any = functions["async_call"]
         add_shortcut(self)
 
     def _expression(self, name: str, letter: str) -> str | None:

@@ -57,8 +57,6 @@ class ReductionKernel:
         C++ before the kernel.
     """
 
-    dtype_out: np.dtype[Any]
-    name: str
     arguments: list[VectorArg | ScalarArg]
 
     def __init__(
@@ -73,7 +71,8 @@ class ReductionKernel:
         options: Any = None,
         preamble: str = "",
     ) -> None:
-        self.dtype_out, self.name = np.dtype(dtype_out), name
+        self.dtype_out: np.dtype[Any] = np.dtype(dtype_out)
+        self.name: str = name
         self.arguments = [parse_c_arg(declaration) for declaration in (arguments or "").split(",") if declaration]
         if not any(isinstance(argument, VectorArg) for argument in self.arguments):
             raise ArgumentError(f"{name}: expected an array among the arguments, as in 'float *x'; got {arguments!r}")

@@ -43,10 +43,6 @@ class _ScanKernel:
     _output: ClassVar[str]
     _needs_neutral = False
 
-    dtype: np.dtype[Any]
-    neutral: Any
-    name: str
-
     def __init__(
         self,
         dtype: Any,
@@ -57,7 +53,9 @@ class _ScanKernel:
         preamble: str = "",
         devices: Any = None,
     ) -> None:
-        self.dtype, self.neutral, self.name = np.dtype(dtype), neutral, name_prefix
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
+        self.neutral: Any = neutral
+        self.name: str = name_prefix
         if neutral is None and self._needs_neutral:
             raise ValueError(f"{name_prefix}: an exclusive scan needs neutral=, as neutral=0 for a sum")
         c_type = generated_type(dtype)

@@ -72,11 +72,10 @@ class TextureReference:
     """
 
     variable: str
-    is_new: bool
 
     def __init__(self, variable: str = "", reads_fractions: bool = False) -> None:
         self.variable, self._reads_fractions = variable, reads_fractions
-        self.is_new = False
+        self.is_new: bool = False
         self._array: Array | None = None
         self._memory: tuple[int, int, int, int] | None = None  # address, width, height, pitch
         self._owner: Any = None
@@ -217,11 +216,9 @@ class SurfaceReference:
         Name of the module's variable.
     """
 
-    variable: str
-    is_new: bool
-
     def __init__(self, variable: str) -> None:
-        self.variable, self.is_new = variable, False
+        self.variable: str = variable
+        self.is_new: bool = False
         self._array: Array | None = None
         self.object: Any = None
 
