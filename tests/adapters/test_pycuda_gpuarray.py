@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudakit.adapters.pycuda import allocations, cumath, gpuarray
+from cudakit.adapters.pycuda import allocations, array_arithmetic, cumath, gpuarray
 from cudakit.adapters.pycuda.allocations import mem_alloc
 from cudakit.adapters.pycuda.c_types import dtype_to_ctype
 from cudakit.adapters.pycuda.compiler import SourceModule
@@ -84,6 +84,19 @@ def test_a_freed_allocation_keeps_no_view_of_its_memory() -> None:
 
 
 # ── arithmetic ──
+
+
+def test_functions_of_floats_write_to_the_result_without_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(array_arithmetic, "store", None)
+    for dtype in ("float32", "float64", "complex64"):
+        a, b = values(dtype), values(dtype, seed=1)
+        x, y = to_gpu(a), to_gpu(b)
+        check(cumath.sin(x), np.sin(a))
+        check(x / y, a / b)
+        check(x**2, a ** np.dtype(dtype).type(2))
+        check(2 / x, np.dtype(dtype).type(2) / a)
+        x /= y
+        check(x, a / b)
 
 
 @pytest.mark.parametrize("operation", ARITHMETIC)

@@ -137,28 +137,33 @@ def store(operation: str, xp: Any, result: Any, out: Any) -> None:
 
 
 def _quotient(xp: Any, left: Any, right: Any) -> Any:
-    """Return the quotient; that of integers is an integer, rounded toward zero as in C."""
-    if common_dtype(left, right).kind not in "iub":
-        return xp.true_divide(left, right)
+    """Return the quotient of integers, an integer, rounded toward zero as in C."""
     floor = xp.floor_divide(left, right)
     return floor + ((floor * right != left) & ((right < 0) != (left < 0)))
 
 
 def _power(xp: Any, left: Any, right: Any) -> Any:
-    """Return the power, of integers in double precision as in C."""
-    if common_dtype(left, right).kind in "iub":
-        return xp.power(left, right.astype(np.float64))
-    return xp.power(left, right)
+    """Return the power of integers, in double precision as in C."""
+    return xp.power(left, right.astype(np.float64))
 
 
 _FUNCTIONS: dict[str, str | Callable[..., Any]] = {
     "+": "add", "-": "subtract", "*": "multiply", "/": _quotient, "**": _power,
     "==": "equal", "!=": "not_equal", "<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal",
 }  # fmt: skip
+#: Functions of operands that are no integers.
+_OF_FLOATS = {"/": "true_divide", "**": "power"}
 #: Functions whose results are truth values, of complex operands too.
 _TRUTHS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 #: Numbers beside which an operation returns a copy of the array, with the array's dtype.
 _NEUTRAL = {"+": 0, "-": 0, "/": 1}
+
+
+def _function_of(symbol: str, *operands: Any) -> str | Callable[..., Any]:
+    """Return the function of a symbol for operands. NumPy's function writes to the result without a copy."""
+    if symbol in _OF_FLOATS and common_dtype(*operands).kind not in "iub":
+        return _OF_FLOATS[symbol]
+    return _FUNCTIONS[symbol]
 
 
 def larger_of(symbol: str, left: Any, right: Any) -> Any:
@@ -193,7 +198,9 @@ def _binary(symbol: str) -> _Operator:
             out = self.new_like_me(common_dtype(self, other))
             _refuse_integer_quotient(symbol, out, other)
             other = scalar_of(f"GPUArray {symbol} number", other, out.dtype)
-        return calculate(f"GPUArray {symbol} {type(other).__name__}", _FUNCTIONS[symbol], (self, other), out)
+        return calculate(
+            f"GPUArray {symbol} {type(other).__name__}", _function_of(symbol, self, other), (self, other), out
+        )
 
     return method
 
@@ -206,7 +213,9 @@ def _reflected(symbol: str) -> _Operator:
             return _unless_host(symbol, other)
         out = self.new_like_me(common_dtype(self, other))
         number = scalar_of(f"number {symbol} GPUArray", other, out.dtype)
-        return calculate(f"{type(other).__name__} {symbol} GPUArray", _FUNCTIONS[symbol], (number, self), out)
+        return calculate(
+            f"{type(other).__name__} {symbol} GPUArray", _function_of(symbol, number, self), (number, self), out
+        )
 
     return method
 
@@ -235,7 +244,7 @@ def _in_place(symbol: str) -> _Operator:
                 return self
             _refuse_integer_quotient(symbol, self, other)
             other = scalar_of(f"GPUArray {symbol}= number", other, self.dtype)
-        calculate(f"GPUArray {symbol}= {type(other).__name__}", _FUNCTIONS[symbol], (self, other), self)
+        calculate(f"GPUArray {symbol}= {type(other).__name__}", _function_of(symbol, self, other), (self, other), self)
         return self
 
     return method

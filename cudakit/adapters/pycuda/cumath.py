@@ -59,12 +59,15 @@ def _check(name: str, array: GPUArray, out: GPUArray) -> GPUArray:
 
 def _evaluated(name: str, arrays: Any, out: GPUArray, stream: Any, part: int | None = None) -> GPUArray:
     """Store the function of arrays in `out`; `part` is the number of the result, of a function with two."""
+    numpy_name = _NUMPY_NAMES.get(name, name)
+    if part is None and name != "ldexp" and all(array.dtype.kind in "fc" for array in arrays):
+        return calculate(name, numpy_name, arrays, out, stream)
 
     def function(xp: Any, *values: Any) -> Any:
         floats = [value.astype(np.float64) if value.dtype.kind in "iub" else value for value in values]
         if name == "ldexp":
             floats[1] = floats[1].astype(np.int32)
-        result = getattr(xp, _NUMPY_NAMES.get(name, name))(*floats)
+        result = getattr(xp, numpy_name)(*floats)
         return result if part is None else result[part]
 
     return calculate(name, function, arrays, out, stream)
