@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import os
@@ -109,6 +110,10 @@ def _reads_file(options: Iterable[Any]) -> str | None:
 
 #: Increased when the meaning of stored data, or the generated source, changes.
 FORMAT = "4"
+#: What NVRTC's option ``minimal`` leaves out: textures, launches by kernels, types and calls of CUDA's runtime.
+_RUNTIME: Final = re.compile(r"cuda(?!kit|_fp16|_bf16)|\b_*(?:tex|surf)|<<<")
+#: Headers that use nothing of these, beside cudakit's own.
+_SMALL_HEADERS: Final = ("cuda_fp16.h", "cuda_bf16.h")
 _UNROLL = ("_CCCL_META_UNROLL_LIMIT", "10")
 #: A path that cannot exist, as the folder of sources without a folder.
 _NOWHERE = f"{os.devnull}/"
@@ -169,6 +174,25 @@ class Request:
         return b"include" in closure.spliced(self.written.encode()) or any(
             "include" in f"{name}{value}" for name, value in self.user_flags
         )
+
+    @cached_property
+    def is_minimal(self) -> bool:
+        """True if NVRTC need not declare what `_RUNTIME` names; a short kernel then compiles in two thirds of the time.
+
+        The same code results. Headers of users and of CUDA may use those declarations.
+        """
+        spec, options = self.specialization, self.specialization.options
+        texts = (self.written, *self.name_expressions, repr(self.user_flags))
+        if spec.has_tiles or spec.target not in ("ptx", "cubin") or any(map(_RUNTIME.search, texts)):
+            return False
+        if not self.includes:
+            return True
+        if spec.source.folder not in (None, headers.templates_folder()) or options.include_paths or options.extra:
+            return False
+        with contextlib.suppress(closure.Unsure):
+            names = closure.names_included(self.written.encode())
+            return all(name.startswith("cudakit/") or name in _SMALL_HEADERS for name in names)
+        return False
 
     @cached_property
     def user_flags(self) -> tuple[tuple[str, Any], ...]:
@@ -247,8 +271,9 @@ class Request:
         texts = [f"{first}{self.written}".encode(), repr(self.user_flags).encode()]
         before: closure.Closure | None = None
         try:
-            watch = closure.Watch(folders, closure.all_included(texts[0], folders))
-            before = closure.closure_of(closure.all_included(texts[0], folders), texts, watch)
+            reads = closure.all_included(texts[0], folders)
+            watch = closure.Watch(folders, reads)
+            before = closure.closure_of(reads, texts, watch)
         except (closure.Unsure, OSError) as reason:
             self.unstorable = self.unstorable or str(reason)
         changes: dict[str, Any] = {}
@@ -329,6 +354,7 @@ class Request:
             "debug": options.debug or None,
             "max_register_count": options.max_registers,
             "pch": options.pch or None,
+            "minimal": self.is_minimal or None,
             "relocatable_device_code": options.relocatable or spec.target in ("object", "ltoir") or None,
             "link_time_optimization": spec.target == "ltoir" or None,
         }

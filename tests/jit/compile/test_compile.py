@@ -155,6 +155,40 @@ def test_all_options_of_the_tools_are_judged() -> None:
     assert names - nvrtc.PTXAS_FLAGS - nvrtc.PTXAS_VALUES == set(others.split())
 
 
+@pytest.mark.parametrize(
+    ("text", "is_minimal"),
+    [
+        ('__global__ void f(float* x) { printf("%f", *x); }', True),
+        ("#include <cudakit/strided.cuh>\n#include <cuda_fp16.h>\n__global__ void f(half* x) {}", True),
+        ("__global__ void f(cudaTextureObject_t t, float* x) { *x = tex1D<float>(t, 0); }", False),
+        ("__global__ void f() { f<<<1, 1>>>(); }", False),
+        ("#define T(x) cuda ## x\n__global__ void f(T(Stream_t)* x) {}", False),
+        ("__global__ void f(T* x) {}", False),
+        ("#include <cstdint>\n__global__ void f(float* x) {}", False),
+        ('#include "cudakit/strided.cuh"\n#define H "mine.h"\n#include H\n__global__ void f(float* x) {}', False),
+    ],
+)
+def test_declarations_of_the_runtime_are_there_where_they_may_be_used(text: str, is_minimal: bool) -> None:
+    options = ck.CompileOptions(defines={"T": "cudaStream_t"} if "T*" in text else {})
+    request = compile.Request(ck.Kernel(text, options=options).specialization(arch=ARCH))
+    assert request.fields.get("minimal", False) == is_minimal
+
+
+def test_a_type_of_the_runtime_as_an_argument_is_declared() -> None:
+    kernel = ck.Kernel("template <typename T> __global__ void f(T x, int* y) { *y = sizeof(x); }")
+    assert kernel["cudaStream_t"].compile(arch=ARCH).code
+
+
+def test_fewer_declarations_give_the_same_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes, kernel = [], ck.Kernel.from_template("histogram/even")["float"]
+    for is_minimal in (True, False):
+        request = compile.Request(kernel.specialization(arch=ARCH, target="ptx"))
+        assert request.is_minimal
+        monkeypatch.setattr(request, "is_minimal", is_minimal)
+        codes.append(request.compile().code)
+    assert codes[0] == codes[1]
+
+
 def test_a_users_own_define_wins_over_the_default() -> None:
     """Of a limit that texts with includes are given otherwise: NVRTC takes a macro once."""
     limit, text = "_CCCL_META_UNROLL_LIMIT", "__global__ void f(int* x) { *x = 1; }"
