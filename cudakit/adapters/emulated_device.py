@@ -79,3 +79,15 @@ def resources_of(kernel: Kernel) -> dict[str, int]:
         "binary_version": 10 * major + minor, "cache_mode_ca": 0, "preferred_shared_memory_carveout": -1,
         "max_dynamic_shared_size_bytes": _NUMBERS["max_shared_memory_per_block"] - used.shared_bytes,
     }  # fmt: skip
+
+
+def resident_blocks(threads: int, registers: int, shared_bytes: int) -> int:
+    """Return the blocks that a multiprocessor holds at once: of so many threads, registers a thread, and bytes."""
+    warps, facts = -(-threads // 32), _NUMBERS
+    registers_of_block = -(-max(1, registers) * 32 // 256) * 256 * warps
+    reserved = facts["reserved_shared_memory_per_block"]
+    return min(
+        facts["max_blocks_per_multiprocessor"], facts["max_threads_per_multiprocessor"] // (warps * 32),
+        facts["max_registers_per_multiprocessor"] // registers_of_block,
+        (EmulatorPlace().limits().shared_bytes + reserved) // (shared_bytes + reserved),
+    )  # fmt: skip

@@ -28,7 +28,7 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 
 from cudakit.adapters import numba_kernels
-from cudakit.adapters.emulated_device import NAME, TOTAL_BYTES, attributes, resources_of
+from cudakit.adapters.emulated_device import NAME, TOTAL_BYTES, attributes, resident_blocks, resources_of
 from cudakit.adapters.pycuda.allocations import DeviceAllocation, memory
 from cudakit.adapters.pycuda.array_layout import ArrayFlags
 from cudakit.adapters.stand_ins import nothing
@@ -202,8 +202,7 @@ class Driver:
         raise self.error("counts of allocations in kernels (rtsys, NUMBA_CUDA_NRT_STATS) need a GPU", 801)
 
     def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, function: Any, threads: int, shared_bytes: int) -> int:
-        blocks = min(32, 2048 // (-(-threads // 32) * 32))
-        return min(blocks, (228 << 10) // (shared_bytes + 1024)) if shared_bytes else blocks
+        return resident_blocks(threads, 0, shared_bytes)
 
 
 def _context(handle: int) -> Any:

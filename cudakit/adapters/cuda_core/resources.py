@@ -2,28 +2,46 @@
 
 from __future__ import annotations
 
-import re
+import math
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from cudakit.adapters import emulated_device
 from cudakit.adapters.cuda_core.faults import CoreError, MadeByOthers, raising
 from cudakit.adapters.cuda_core.parts import parts
-from cudakit.adapters.cuda_core.programs import Kernel, parsed
+from cudakit.adapters.cuda_core.programs import Kernel
+from cudakit.adapters.emulated_device import resident_blocks, resources_of
 from cudakit.emulator.face import EmulatorPlace
 from cudakit.errors import CudakitError
 from cudakit.jit.compile import elf
 
-_REGISTERS, _WARP = 65536, 32
-_THREADS, _BLOCKS = 2048, 32
-_SHARED, _RESERVED = 228 * 1024, 1024
+_WARP = 32
+
+
+def _resource(name: str) -> Any:
+    """Return the property of a resource of a kernel's machine code."""
+    return property(lambda attributes: attributes._resources[name])
+
+
+def _side(axis: int) -> Any:
+    """Return the property of the blocks along an axis of the source's cluster; 0 if it sets none."""
+    return property(lambda attributes: attributes._cluster(axis))
 
 
 class KernelAttributes(MadeByOthers):
     """A stand-in for a kernel's attributes: those of its machine code, which is assembled at the first question."""
 
-    preferred_shared_memory_carveout = -1
     cluster_scheduling_policy_preference = 0
     cache_mode_ca = non_portable_cluster_size_allowed = False
+    num_regs: int = _resource("num_regs")
+    local_size_bytes: int = _resource("local_size_bytes")
+    shared_size_bytes: int = _resource("shared_size_bytes")
+    const_size_bytes: int = _resource("const_size_bytes")
+    max_threads_per_block: int = _resource("max_threads_per_block")
+    max_dynamic_shared_size_bytes: int = _resource("max_dynamic_shared_size_bytes")
+    preferred_shared_memory_carveout: int = _resource("preferred_shared_memory_carveout")
+    ptx_version: int = _resource("ptx_version")
+    binary_version: int = _resource("binary_version")
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
@@ -33,60 +51,19 @@ class KernelAttributes(MadeByOthers):
         return self
 
     @cached_property
-    def _resources(self) -> elf.Resources:
-        kernel, arch = self._kernel, EmulatorPlace().limits().arch
+    def _resources(self) -> dict[str, int]:
+        kernel = self._kernel
         try:
+            result = resources_of(kernel.checked)
             if kernel.code.code_type == "cubin" and not kernel.code.is_ptx:
-                return elf.resources(kernel.code.content(), kernel.symbol)
-            explained = kernel.checked.explain(arch=arch)
+                used = elf.resources(kernel.code.content(), kernel.symbol)
+                names = ("num_regs", "local_size_bytes", "shared_size_bytes")
+                result |= dict(zip(names, used, strict=True))
         except CudakitError as error:
             raise CoreError(f"{kernel.name}: its registers are known once it is machine code: {error}") from error
-        return elf.Resources(explained.registers, explained.spill_bytes, explained.shared_bytes)
-
-    @property
-    def num_regs(self) -> int:
-        """Registers of a thread."""
-        return int(self._resources.registers)
-
-    @property
-    def local_size_bytes(self) -> int:
-        """Local memory of a thread, in bytes."""
-        return int(self._resources.stack_bytes)
-
-    @property
-    def shared_size_bytes(self) -> int:
-        """Static shared memory of a block, in bytes."""
-        return int(self._resources.shared_bytes)
-
-    @property
-    def const_size_bytes(self) -> int:
-        """Constant memory of the code, in bytes."""
-        variables = parsed(self._kernel.code.ptx).variables.values()
-        return sum(variable.size for variable in variables if variable.space == "const")
-
-    @property
-    def max_threads_per_block(self) -> int:
-        """Most threads in a block."""
-        bound = self._kernel.function.directives.get("maxntid")
-        limit = EmulatorPlace().limits().threads_per_block
-        if bound:
-            threads = 1
-            for side in bound:
-                threads *= side
-            return min(limit, threads)
-        return min(limit, _REGISTERS // max(1, self.num_regs) // _WARP * _WARP)
-
-    @property
-    def max_dynamic_shared_size_bytes(self) -> int:
-        """Most dynamic shared memory of a block that needs no opt-in, in bytes."""
-        return 48 * 1024 - self.shared_size_bytes
-
-    @property
-    def binary_version(self) -> int:
-        """Arch of the machine code, and of the PTX: 90 for sm_90."""
-        return int(re.sub(r"\D", "", EmulatorPlace().limits().arch))
-
-    ptx_version = binary_version
+        if bound := kernel.function.directives.get("maxntid"):
+            result["max_threads_per_block"] = min(EmulatorPlace().limits().threads_per_block, math.prod(bound))
+        return result
 
     def _cluster(self, axis: int) -> int:
         sides = self._kernel.function.directives.get("reqnctapercluster", ())
@@ -97,20 +74,9 @@ class KernelAttributes(MadeByOthers):
         """Whether the launch must set a cluster."""
         return "explicitcluster" in self._kernel.function.directives and not self._cluster(0)
 
-    @property
-    def required_cluster_width(self) -> int:
-        """Blocks of the source's cluster along x; 0 if it sets none."""
-        return self._cluster(0)
-
-    @property
-    def required_cluster_height(self) -> int:
-        """Blocks of the source's cluster along y; 0 if it sets none."""
-        return self._cluster(1)
-
-    @property
-    def required_cluster_depth(self) -> int:
-        """Blocks of the source's cluster along z; 0 if it sets none."""
-        return self._cluster(2)
+    required_cluster_width: int = _side(0)
+    required_cluster_height: int = _side(1)
+    required_cluster_depth: int = _side(2)
 
 
 class MaxPotentialBlockSizeOccupancyResult(NamedTuple):
@@ -130,18 +96,14 @@ class KernelOccupancy(MadeByOthers):
         """Return the blocks that a multiprocessor holds at once."""
         if block_size > self._attributes.max_threads_per_block:
             return 0
-        warps = -(-block_size // _WARP)
-        registers = -(-max(1, self._attributes.num_regs) * _WARP // 256) * 256 * warps
         shared = self._attributes.shared_size_bytes + dynamic_shared_memory_size
-        if shared + _RESERVED > _SHARED - _RESERVED + _RESERVED:
-            return 0
-        return min(_BLOCKS, _THREADS // (warps * _WARP), _REGISTERS // registers, _SHARED // (shared + _RESERVED))
+        return resident_blocks(block_size, self._attributes.num_regs, shared)
 
     def max_potential_block_size(
         self, dynamic_shared_memory_needed: Any, block_size_limit: int
     ) -> MaxPotentialBlockSizeOccupancyResult:
         """Return the block size with the most resident threads."""
-        most = min(self._attributes.max_threads_per_block, block_size_limit or _THREADS)
+        most = min(self._attributes.max_threads_per_block, block_size_limit or self._attributes.max_threads_per_block)
         best, size, blocks = 0, _WARP, 1
         for threads in range(most // _WARP * _WARP, 0, -_WARP):
             needs = dynamic_shared_memory_needed
@@ -153,7 +115,9 @@ class KernelOccupancy(MadeByOthers):
 
     def available_dynamic_shared_memory_per_block(self, num_blocks_per_multiprocessor: int, block_size: int) -> int:
         """Return the dynamic shared memory of a block, if a multiprocessor holds that many blocks."""
-        share = _SHARED // max(1, num_blocks_per_multiprocessor) - _RESERVED - self._attributes.shared_size_bytes
+        facts = emulated_device.numbers()
+        share = facts["max_shared_memory_per_multiprocessor"] // max(1, num_blocks_per_multiprocessor)
+        share -= facts["reserved_shared_memory_per_block"] + self._attributes.shared_size_bytes
         return max(0, min(share, self._attributes.max_dynamic_shared_size_bytes))
 
     def max_potential_cluster_size(self, config: Any, *, stream: Any) -> int:
