@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from functools import cache
+import re
+from functools import cache, wraps
 from types import ModuleType
 from typing import Any
 
@@ -22,6 +23,11 @@ _PRIVATE = (
 )  # fmt: skip
 
 
+#: Modules of ``cuda.bindings`` whose functions call the driver.
+BINDINGS = ("cuda.bindings.driver", "cuda.bindings.runtime", "cuda.bindings.nvrtc")
+_CALL = re.compile(r"cu(?:da)?[A-Z]|nvrtcGetCUBIN$")
+
+
 @cache
 def find(name: str) -> ModuleType | None:
     """Return the module that a program sees as `name`, such as ``cuda.core.utils``; None for the real one.
@@ -29,6 +35,32 @@ def find(name: str) -> ModuleType | None:
     cudakit and other libraries always see the real modules: see `cudakit.adapters.stand_ins.StandIns`.
     """
     return _StandIn(name) if name in _MODULES or name.removeprefix("cuda.core.") in _PRIVATE else None
+
+
+@cache
+def find_binding(name: str) -> ModuleType | None:
+    """Return the module that a program sees as `name`, such as ``cuda.bindings.driver``: its calls are stand-ins."""
+    if name not in BINDINGS:
+        return None
+    real = importlib.import_module(name)
+    module = ModuleType(name, real.__doc__)
+    module.__dict__.update(vars(real))
+    for key, value in vars(real).items():
+        if _CALL.match(key) and callable(value) and not isinstance(value, type):
+            setattr(module, key, _call(name, value))
+    return module
+
+
+def _call(module: str, real: Any) -> Any:
+    """Return the stand-in for a function of ``cuda.bindings``."""
+
+    @wraps(real)
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        from cudakit.adapters.cuda_core import bindings  # late: it imports cuda.core
+
+        return bindings.call(module, real, arguments, keywords)
+
+    return call
 
 
 class _StandIn(ModuleType):

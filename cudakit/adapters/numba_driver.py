@@ -10,7 +10,6 @@ Device memory is memory of the emulator, at its host address. All work is done w
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import importlib
 import inspect
@@ -23,32 +22,24 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
-from cudakit.adapters import numba_kernels
-from cudakit.adapters.emulated_device import NAME, TOTAL_BYTES, attributes, resident_blocks, resources_of
-from cudakit.adapters.pycuda.allocations import DeviceAllocation, memory
+from cudakit.adapters import driver_calls, numba_kernels
+from cudakit.adapters.driver_calls import binding
+from cudakit.adapters.emulated_device import NAME, resident_blocks, resources_of
+from cudakit.adapters.pycuda.allocations import memory
 from cudakit.adapters.pycuda.array_layout import ArrayFlags
-from cudakit.adapters.stand_ins import nothing
-from cudakit.emulator.face import DeviceArray, EmulatorPlace, as_device, bytes_at, order, room
+from cudakit.emulator.face import DeviceArray, EmulatorPlace, as_device, bytes_at, order
 from cudakit.errors import ArgumentError, EmulationError, LaunchError
 from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
 from cudakit.memory.memory import empty
 
-#: Functions that do nothing, as all work is done, or as there is one device with one context.
-_NOTHING = (
-    "cuInit", "cuCtxEnablePeerAccess", "cuDevicePrimaryCtxRelease", "cuDevicePrimaryCtxReset",
-    "cuDevicePrimaryCtxSetFlags", "cuEventDestroy", "cuEventQuery", "cuEventSynchronize", "cuProfilerStart",
-    "cuProfilerStop", "cuStreamDestroy", "cuStreamQuery", "cuStreamWaitEvent", "cuLibraryUnload", "cuModuleUnload",
-    "cuFuncSetCacheConfig",    "cuKernelSetCacheConfig", "cuKernelSetAttribute",
-)  # fmt: skip
 
-
-class Driver:
-    """Functions of the CUDA driver with the arguments and results of ``cuda.bindings``, on the emulator's memory.
+class Driver(driver_calls.Driver):
+    """Functions of the CUDA driver for Numba. All work is done when a call returns, so streams are numbers.
 
     Parameters
     ----------
@@ -56,136 +47,21 @@ class Driver:
         Numba's ``CudaAPIError``.
     """
 
-    #: Memory by address, of all drivers: an array of Numba's may outlive the driver that made it.
-    _alive: ClassVar[dict[int, DeviceAllocation]] = {}
-
     def __init__(self, api_error: type[Exception]) -> None:
-        self.error: type[Any] = error_class(api_error)
-        self._contexts: list[int] = []
+        super().__init__(error_class(api_error), "Numba")
         self._numbers = itertools.count(1)
         self._recorded: set[int] = set()
-
-    def function(self, name: str) -> Callable[..., Any]:
-        """Return the driver's function with a name.
-
-        Raises
-        ------
-        CudakitError
-            For a function that the emulator lacks.
-        """
-        if name in _NOTHING:
-            return nothing
-        for prefix, method in (("cuMemcpy", self._copy), ("cuMemsetD8", self._set)):
-            if name.startswith(prefix):
-                return method
-        function = getattr(self, name, None)
-        if function is None:
-            raise self.error(f"Numba calls {name} of the CUDA driver, which the emulator lacks: use a GPU for it", 801)
-        return function  # type: ignore[no-any-return]
-
-    # ── device and context ──
-
-    def cuDriverGetVersion(self) -> int:
-        return 13_000
-
-    def cuDeviceGetCount(self) -> int:
-        return 1
-
-    def cuDeviceGet(self, number: int) -> int:
-        return number
-
-    def cuDeviceGetAttribute(self, code: Any, device: Any) -> int:
-        return attributes().get(getattr(code, "name", str(code)).removeprefix("CU_DEVICE_ATTRIBUTE_").lower(), 0)
-
-    def cuDeviceCanAccessPeer(self, device: Any, other: Any) -> int:
-        return 0
-
-    def cuDevicePrimaryCtxRetain(self, device: Any) -> Any:
-        return _context(1)
-
-    def cuCtxGetCurrent(self) -> Any:
-        return _context(self._contexts[-1] if self._contexts else 0)
-
-    def cuCtxGetDevice(self) -> int:
-        return 0
-
-    def cuCtxPushCurrent(self, context: Any) -> None:
-        self._contexts.append(int(context))
-
-    def cuCtxPopCurrent(self) -> Any:
-        return _context(self._contexts.pop())
-
-    def cuCtxSynchronize(self) -> None:
-        order().finish_all()
-
-    # ── memory ──
-
-    def cuMemAlloc(self, size: int) -> Any:
-        return self._allocated(size, "device")
-
-    def cuMemAllocManaged(self, size: int, flags: Any) -> Any:
-        return self._allocated(size, "managed")
-
-    def cuMemHostAlloc(self, size: int, flags: Any) -> int:
-        return int(self._allocated(size, "pinned"))
-
-    def _allocated(self, size: int, memory_type: Any) -> Any:
-        from cuda.bindings import driver
-
-        allocation = DeviceAllocation(empty(int(size), np.uint8, kind=memory_type, stream=EmulatorPlace().current()))
-        self._alive[allocation.address] = allocation
-        return driver.CUdeviceptr(allocation.address)
-
-    def cuMemFree(self, pointer: Any) -> None:
-        self._alive.pop(int(pointer)).free()
-
-    cuMemFreeHost = cuMemFree
-
-    def cuMemHostRegister(self, pointer: int, size: int, flags: Any) -> None:
-        array = bytes_at(None, int(pointer), size)
-        room().register(array)
-        self._alive[int(pointer)] = DeviceAllocation(array)
-
-    cuMemHostUnregister = cuMemFree
-
-    def cuMemHostGetDevicePointer(self, pointer: int, flags: Any) -> int:
-        return int(pointer)
-
-    def cuMemGetInfo(self) -> tuple[int, int]:
-        return TOTAL_BYTES - room().usage("device").used - room().usage("managed").used, TOTAL_BYTES
-
-    def cuMemGetAddressRange(self, pointer: Any) -> tuple[int, int]:
-        allocation = memory.at(int(pointer))
-        if allocation is None:
-            raise self.error(f"no device memory is at {int(pointer):#x}: it was freed, or is memory of the host", 1)
-        return allocation.address, allocation.size
-
-    def cuPointerGetAttribute(self, attribute: Any, pointer: Any) -> Any:
-        return pointer
-
-    def cuIpcGetMemHandle(self, pointer: Any) -> Any:
-        raise self.error("the emulator's memory belongs to this process; only a GPU shares it by IPC handles", 801)
-
-    def _copy(self, target: Any, source: Any, size: int, *stream: Any) -> None:
-        ctypes.memmove(int(target), int(source), int(size))
-
-    def _set(self, target: Any, value: int, size: int, *stream: Any) -> None:
-        ctypes.memset(int(target), value, int(size))
 
     # ── streams and events ──
 
     def cuStreamCreate(self, flags: Any) -> Any:
-        from cuda.bindings import driver
-
-        return driver.CUstream(next(self._numbers) << 8)
+        return binding().CUstream(next(self._numbers) << 8)
 
     def cuStreamSynchronize(self, stream: Any) -> None:
         order().finish_all()
 
     def cuEventCreate(self, flags: Any) -> Any:
-        from cuda.bindings import driver
-
-        return driver.CUevent(next(self._numbers) << 8)
+        return binding().CUevent(next(self._numbers) << 8)
 
     def cuEventRecord(self, event: Any, stream: Any) -> None:
         self._recorded.add(int(event))
@@ -203,12 +79,6 @@ class Driver:
 
     def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, function: Any, threads: int, shared_bytes: int) -> int:
         return resident_blocks(threads, 0, shared_bytes)
-
-
-def _context(handle: int) -> Any:
-    from cuda.bindings import driver
-
-    return driver.CUcontext(handle)
 
 
 def error_class(api_error: type[Exception]) -> type[Any]:
@@ -489,7 +359,7 @@ def _device(self: Any, number: int) -> None:
     self.id, self.attributes, self.primary_context = number, {}, None
     self.compute_capability = EmulatorPlace().limits().compute_capability
     self.name, self.uuid = NAME, "GPU-00000000-0000-0000-0000-000000000000"
-    context = SimpleNamespace(handle=_context(1), _handle=_context(1))
+    context = SimpleNamespace(handle=driver_calls.context(1), _handle=driver_calls.context(1))
     self._dev = SimpleNamespace(set_current=lambda: None, context=context)
 
 

@@ -323,12 +323,13 @@ def stand_ins(on_gpu: bool, pycuda: PyCUDA | None = None) -> StandIns:
         return StandIns(packages, children, shared)
     find_cupy = _with_warning(cupy_stand_in().get)
     packages |= {"cupy": find_cupy, "cupyx": find_cupy, "cuda.core": _find_core}
+    packages |= dict.fromkeys(core_stand_in.BINDINGS, core_stand_in.find_binding)
     parts: dict[str, Replace] = {
         "numba.cuda": _with_warning(numba_driver.replace),
         "numba_cuda_mlir.cuda": _with_warning(numba_driver.replace_mlir),
         "triton": _with_warning(triton_kernels.replace),
     }
-    return StandIns(packages, parts | children, ["cuda.core", *shared])
+    return StandIns(packages, parts | children, ["cuda.core", *core_stand_in.BINDINGS, *shared])
 
 
 def _with_warning(function: Callable[P, T]) -> Callable[P, T]:

@@ -183,10 +183,10 @@ def test_child_processes_have_the_same_modules(tmp_path: Path, request: pytest.F
 @pytest.mark.slow
 @pytest.mark.emulator
 def test_a_call_that_needs_a_card(tmp_path: Path) -> None:
-    text = "import sys\ndef call():\n    from cuda.bindings import driver\n    driver.cuMemAlloc(8)\ncall()\n"
+    text = "import sys\ndef call():\n    from cuda.bindings import nvml\n    nvml.init_v2()\ncall()\n"
     (tmp_path / "app.py").write_text(text)
     status, output, errors = cudakit(tmp_path, "app.py")
     assert (status, output) == (1, "")
     assert errors.startswith('Traceback (most recent call last):\n  File "')
     assert errors.splitlines()[1].endswith('app.py", line 5, in <module>')
-    assert "the program calls the CUDA driver itself, by cuda.bindings.driver.cuMemAlloc" in errors.splitlines()[-1]
+    assert "the program calls the CUDA driver itself, by cuda.bindings.nvml.init_v2" in errors.splitlines()[-1]

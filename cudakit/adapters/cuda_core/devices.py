@@ -78,14 +78,21 @@ _UUID = uuids.uuid5(uuids.NAMESPACE_URL, "cudakit:emulator")
 
 
 class _Devices(threading.local):
-    """The device of each thread, and whether it is current there."""
+    """The device of each thread, and the handles of its contexts, of which the last is current."""
 
     def __init__(self) -> None:
         self.device: Device | None = None
-        self.is_current = False
+        self.contexts: list[int] = []
 
 
 _devices = _Devices()
+
+
+def contexts() -> list[int]:
+    """Return the handles of this thread's contexts. The last one is current."""
+    return _devices.contexts
+
+
 _memory_resources: dict[int, Any] = {}
 
 
@@ -113,7 +120,7 @@ class Device:
         return (cls(0),)
 
     def _check_context_initialized(self) -> None:
-        if not _devices.is_current:
+        if not _devices.contexts:
             raise CoreError("Device 0 is not yet initialized in this thread: call device.set_current() first")
 
     device_id = 0
@@ -200,8 +207,8 @@ class Device:
         """Make the device current in this thread. With `ctx`, return the context that was current."""
         if ctx is not None and not isinstance(ctx, Context):
             raise TypeError(f"set_current takes a Context, got {shortened(ctx)}")
-        had = _devices.is_current
-        _devices.is_current = True
+        had = bool(contexts())
+        contexts()[-1:] = [CONTEXT.handle]
         return CONTEXT if ctx is not None and had else None
 
     create_context = raising("Device.create_context divides a GPU's multiprocessors by a green context: needs a GPU")

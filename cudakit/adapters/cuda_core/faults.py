@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
@@ -46,6 +47,16 @@ class MadeByOthers:
         return super().__new__(cls)
 
 
+#: Objects whose handles a program has asked for, by handle.
+living: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
+
+def handle_of(value: Any) -> int:
+    """Return the handle of an object, which `living` has from now on."""
+    living[id(value)] = value
+    return id(value)
+
+
 class Closeable:
     """A base of objects with a number, which are closed by hand. What an object has made stays."""
 
@@ -54,7 +65,7 @@ class Closeable:
     @property
     def handle(self) -> int:
         """Number of the object; 0 once it is closed."""
-        return 0 if self.is_closed else id(self)
+        return 0 if self.is_closed else handle_of(self)
 
     def close(self) -> None:
         """Close the object."""

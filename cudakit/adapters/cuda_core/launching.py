@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -122,6 +123,20 @@ def launch(stream: Any, config: LaunchConfig, kernel: Kernel, *kernel_args: Any)
         for position, (parameter, size, argument) in enumerate(zip(parameters, sizes, kernel_args, strict=True))
     ]
     kernel.checked(target, config.checked, *values)
+
+
+def values_of(kernel: Kernel, arguments: Sequence[bytes]) -> list[Any]:
+    """Return a launch's arguments, of which the driver has the bytes, as cudakit's kernel takes them."""
+    values: list[Any] = []
+    for position, (parameter, data) in enumerate(zip(kernel.parameters, arguments, strict=True)):
+        where = f"argument {position} of {kernel.name} ({parameter.cpp})"
+        is_address = parameter.category == "pointer" or parameter.cpp.rstrip().endswith("*")
+        if is_address or (parameter.category == "unknown" and len(data) == 8):
+            values.append(_memory(where, parameter, int.from_bytes(data, "little"), not is_address))
+        else:
+            dtype = parameter.dtype if parameter.category == "scalar" else None
+            values.append(np.frombuffer(data, dtype or f"V{len(data)}")[0])
+    return values
 
 
 def _value(where: str, parameter: BoundParameter, size: int, argument: Any) -> Any:

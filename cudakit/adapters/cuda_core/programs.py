@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +16,16 @@ from typing import Any, ClassVar, NamedTuple
 import cuda.core as real
 from cuda.core.typing import CompilerBackendType
 
-from cudakit.adapters.cuda_core.faults import Closeable, CoreCompileError, CoreError, MadeByOthers, of_options, raising
+from cudakit.adapters.cuda_core.faults import (
+    Closeable,
+    CoreCompileError,
+    CoreError,
+    MadeByOthers,
+    handle_of,
+    living,
+    of_options,
+    raising,
+)
 from cudakit.adapters.cuda_core.parts import parts
 from cudakit.emulator import face
 from cudakit.errors import CudakitError, shortened
@@ -71,6 +79,11 @@ _ptx_of: dict[bytes, str] = {}
 
 def _digest(code: bytes) -> bytes:
     return hashlib.sha256(code).digest()
+
+
+def remember(code: bytes, ptx: str) -> None:
+    """Keep the PTX of code, so that the code can be loaded by its bytes."""
+    _ptx_of[_digest(code)] = ptx
 
 
 def _format_of(target_type: Any, allowed: Sequence[str], subject: str) -> str:
@@ -253,7 +266,7 @@ class ObjectCode(MadeByOthers):
         if self._bytes is None:
             assert self._make is not None
             self._bytes = self._make()
-            _ptx_of[_digest(self._bytes)] = self.ptx
+            remember(self._bytes, self.ptx)
         return self._bytes
 
     @property
@@ -264,9 +277,13 @@ class ObjectCode(MadeByOthers):
     @property
     def handle(self) -> int:
         """Number of the code."""
-        return id(self)
+        return handle_of(self)
 
     get_module = raising("ObjectCode.get_module returns a module of CUDA's driver, and there is none")
+
+    def kernels(self) -> list[str]:
+        """Return the names of the code's kernels."""
+        return [function.name for function in parsed(self.ptx).functions.values() if function.is_entry]
 
     def get_kernel(self, name: str | bytes) -> Kernel:
         """Return a kernel by its name, or by its name expression.
@@ -282,7 +299,7 @@ class ObjectCode(MadeByOthers):
             )
         shown = name.decode() if isinstance(name, bytes) else name
         symbol = self._mapping.get(shown, shown.encode()).decode()
-        entries = [function.name for function in parsed(self.ptx).functions.values() if function.is_entry]
+        entries = self.kernels()
         if symbol not in entries:
             raise CoreError(
                 f"CUDA_ERROR_NOT_FOUND: the code has no kernel {shown}; it has {', '.join(entries) or 'none'}. "
@@ -425,7 +442,7 @@ class Kernel(MadeByOthers):
     @property
     def handle(self) -> int:
         """Number of the kernel."""
-        return _registered(self)
+        return handle_of(self)
 
     @staticmethod
     def from_handle(handle: Any, mod: ObjectCode | None = None) -> Kernel:
@@ -440,8 +457,8 @@ class Kernel(MadeByOthers):
             raise TypeError(f"a kernel's handle is an int, got {shortened(handle)}")
         if mod is not None and not isinstance(mod, ObjectCode):
             raise TypeError(f"mod is an ObjectCode, got {shortened(mod)}")
-        kernel = _kernels.get(handle)
-        if kernel is None:
+        kernel = living.get(handle)
+        if not isinstance(kernel, Kernel):
             raise CoreError(f"no kernel of the emulator has the handle {handle:#x}")
         return kernel
 
@@ -453,14 +470,6 @@ class Kernel(MadeByOthers):
 
     def __repr__(self) -> str:
         return f"<Kernel {self.name} on the emulator>"
-
-
-_kernels: weakref.WeakValueDictionary[int, Kernel] = weakref.WeakValueDictionary()
-
-
-def _registered(kernel: Kernel) -> int:
-    _kernels[id(kernel)] = kernel
-    return id(kernel)
 
 
 class Linker(Closeable):
