@@ -10,7 +10,7 @@ import contextlib
 import importlib.abc
 import importlib.util
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, ClassVar, TypeAlias
@@ -28,6 +28,12 @@ _KEEPERS = frozenset({"cudakit", "cuda", "numba", "numba_cuda", "numba_cuda_mlir
 
 def nothing(*arguments: Any, **keywords: Any) -> None:
     """Do nothing, in place of a function that has nothing to do where all work is done at its call."""
+
+
+@contextlib.contextmanager
+def unchanged(*arguments: Any, **keywords: Any) -> Iterator[None]:
+    """Return a context that changes nothing, in place of one with options of a GPU."""
+    yield
 
 
 class StandIns(importlib.abc.MetaPathFinder):

@@ -5,20 +5,19 @@ Tensors "on cuda" are tensors of the host. Events have no time: it is NaN.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import functools
 import math
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from cudakit.adapters.emulated_device import NAME, TOTAL_BYTES, numbers
-from cudakit.adapters.stand_ins import Put, nothing
+from cudakit.adapters.stand_ins import Put, nothing, unchanged
 from cudakit.emulator.face import EmulatorPlace, room
 
 #: Functions of torch that make a tensor or a generator on a device.
@@ -150,12 +149,6 @@ def _in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-@contextlib.contextmanager
-def _block(*arguments: Any, **keywords: Any) -> Iterator[None]:
-    """Return a context that changes nothing."""
-    yield
-
-
 def _properties(device: Any = None) -> SimpleNamespace:
     """Return the properties of the emulated device, by torch's names."""
     facts = numbers()
@@ -225,14 +218,14 @@ def replace(torch: Any, put: Put) -> None:
 
     replaced: dict[str, Any] = {
         "is_available": lambda: True, "is_initialized": lambda: True, "init": nothing, "synchronize": nothing,
-        "device_count": lambda: 1, "current_device": lambda: 0, "set_device": nothing, "device": _block,
-        "empty_cache": nothing, "ipc_collect": nothing, "Stream": _Stream, "Event": _Event, "stream": _block,
+        "device_count": lambda: 1, "current_device": lambda: 0, "set_device": nothing, "device": unchanged,
+        "empty_cache": nothing, "ipc_collect": nothing, "Stream": _Stream, "Event": _Event, "stream": unchanged,
         "set_stream": nothing,
         "current_stream": lambda device=None: stream, "default_stream": lambda device=None: stream,
         "get_device_capability": lambda device=None: EmulatorPlace().limits().compute_capability,
         "get_device_name": lambda device=None: NAME, "get_device_properties": _properties,
         "is_current_stream_capturing": lambda: False, "manual_seed": seed, "manual_seed_all": seed,
-        "default_generators": (generator,), "_DeviceGuard": _block, "device_of": _block,
+        "default_generators": (generator,), "_DeviceGuard": unchanged, "device_of": unchanged,
         "memory_allocated": lambda device=None: 0,
         "max_memory_allocated": lambda device=None: 0, "reset_peak_memory_stats": nothing,
         "is_bf16_supported": lambda including_emulation=True: True,

@@ -11,6 +11,7 @@ import numpy as np
 
 from cudakit.adapters.cupy.arrays import ndarray, plain, wrapped
 from cudakit.adapters.cupy.modules import Module, library_function
+from cudakit.adapters.stand_ins import unchanged
 from cudakit.emulator.face import EmulatorPlace, order
 from cudakit.memory.memory import empty
 
@@ -119,18 +120,6 @@ def profile() -> Iterator[None]:
     """Return a context that does nothing: there is no GPU to profile."""
     yield
     order().finish_all()
-
-
-@contextlib.contextmanager
-def errstate(**keywords: Any) -> Iterator[None]:
-    """Return a context with options of errors, which change nothing here."""
-    yield
-
-
-@contextlib.contextmanager
-def allow_synchronize(allow: bool) -> Iterator[None]:
-    """Return a context in which waits for the device are allowed or not. They are always allowed here."""
-    yield
 
 
 class DeviceSynchronized(RuntimeError):
@@ -257,7 +246,7 @@ def modules(cupy: Any, jit: Any) -> dict[str, Any]:
     cupyx = Module(
         "cupyx", profiler=profiler, scipy=scipy, jit=jit, empty_pinned=empty_pinned, zeros_pinned=zeros_pinned,
         empty_like_pinned=_like(empty_pinned), zeros_like_pinned=_like(zeros_pinned), scatter_add=ndarray.scatter_add,
-        scatter_max=ndarray.scatter_max, scatter_min=ndarray.scatter_min, rsqrt=rsqrt, errstate=errstate,
-        allow_synchronize=allow_synchronize, DeviceSynchronized=DeviceSynchronized, get_runtime_info=get_runtime_info,
+        scatter_max=ndarray.scatter_max, scatter_min=ndarray.scatter_min, rsqrt=rsqrt, errstate=unchanged,
+        allow_synchronize=unchanged, DeviceSynchronized=DeviceSynchronized, get_runtime_info=get_runtime_info,
     )  # fmt: skip
     return {"cupyx": cupyx, "cupyx.profiler": profiler, "cupyx.scipy": scipy, "cupyx.jit": jit, **libraries}

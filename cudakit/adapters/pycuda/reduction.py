@@ -137,48 +137,44 @@ class ReductionKernel:
         return result
 
 
-def _of(*dtypes: Any) -> list[str]:
-    return [dtype_to_ctype(dtype) for dtype in dtypes]
+def _combined(
+    out: Any, arrays: dict[str, Any], neutral: str, reduce_expr: str, map_expr: str, name: str
+) -> ReductionKernel:
+    """Return a kernel of arrays of dtypes, by name. `out` None: the dtype of the first after the table."""
+    declared = ", ".join(f"const {dtype_to_ctype(dtype)} *{array}" for array, dtype in arrays.items())
+    default = next(dtype for array, dtype in arrays.items() if array != "lookup_tbl")
+    return ReductionKernel(default if out is None else out, neutral, reduce_expr, map_expr, declared, name=name)
 
 
 @context_dependent_memoize
 def get_sum_kernel(dtype_out: Any, dtype_in: Any) -> ReductionKernel:
     """Return the kernel that adds the elements of an array. `dtype_out` None: in the array's dtype."""
-    out = dtype_in if dtype_out is None else dtype_out
-    return ReductionKernel(out, "0", "a + b", arguments=f"const {dtype_to_ctype(dtype_in)} *in", name="sum")
+    return _combined(dtype_out, {"in": dtype_in}, "0", "a + b", "in[i]", "sum")
 
 
 @context_dependent_memoize
 def get_any_kernel(dtype_out: Any, dtype_in: Any) -> ReductionKernel:
     """Return the kernel that says whether an element of an array is not 0. `dtype_out` None: in the array's dtype."""
-    out = dtype_in if dtype_out is None else dtype_out
-    declared = f"const {dtype_to_ctype(dtype_in)} *in"
-    return ReductionKernel(out, "0", "a != 0 || b != 0", "in[i] != 0", declared, name="any")
+    return _combined(dtype_out, {"in": dtype_in}, "0", "a != 0 || b != 0", "in[i] != 0", "any")
 
 
 @context_dependent_memoize
 def get_all_kernel(dtype_out: Any, dtype_in: Any) -> ReductionKernel:
     """Return the kernel that says whether no element of an array is 0. `dtype_out` None: in the array's dtype."""
-    out = dtype_in if dtype_out is None else dtype_out
-    declared = f"const {dtype_to_ctype(dtype_in)} *in"
-    return ReductionKernel(out, "1", "a != 0 && b != 0", "in[i] != 0", declared, name="all")
+    return _combined(dtype_out, {"in": dtype_in}, "1", "a != 0 && b != 0", "in[i] != 0", "all")
 
 
 @context_dependent_memoize
 def get_subset_sum_kernel(dtype_out: Any, dtype_subset: Any, dtype_in: Any) -> ReductionKernel:
     """Return the kernel that adds the elements of an array that a table of indices selects; the table comes first."""
-    out = dtype_in if dtype_out is None else dtype_out
-    index, x = _of(dtype_subset, dtype_in)
-    declared = f"const {index} *lookup_tbl, const {x} *in"
-    return ReductionKernel(out, "0", "a + b", "in[lookup_tbl[i]]", declared, name="subset_sum")
+    arrays = {"lookup_tbl": dtype_subset, "in": dtype_in}
+    return _combined(dtype_out, arrays, "0", "a + b", "in[lookup_tbl[i]]", "subset_sum")
 
 
 @context_dependent_memoize
 def get_dot_kernel(dtype_out: Any, dtype_a: Any, dtype_b: Any) -> ReductionKernel:
     """Return the kernel that adds the products of two arrays' elements. `dtype_out` None: in the first one's dtype."""
-    out = dtype_a if dtype_out is None else dtype_out
-    x, y = _of(dtype_a, dtype_b)
-    return ReductionKernel(out, "0", "a + b", "x[i] * y[i]", f"const {x} *x, const {y} *y", name="dot")
+    return _combined(dtype_out, {"x": dtype_a, "y": dtype_b}, "0", "a + b", "x[i] * y[i]", "dot")
 
 
 @context_dependent_memoize
@@ -187,10 +183,8 @@ def get_subset_dot_kernel(
 ) -> ReductionKernel:
     """Return the kernel that adds products of the elements that a table of indices selects; the table comes first."""
     a = dtype_out if dtype_a is None else dtype_a
-    out = a if dtype_out is None else dtype_out
-    index, x, y = _of(dtype_subset, a, a if dtype_b is None else dtype_b)
-    declared = f"const {index} *lookup_tbl, const {x} *x, const {y} *y"
-    return ReductionKernel(out, "0", "a + b", "x[lookup_tbl[i]] * y[lookup_tbl[i]]", declared, name="subset_dot")
+    arrays = {"lookup_tbl": dtype_subset, "x": a, "y": a if dtype_b is None else dtype_b}
+    return _combined(dtype_out, arrays, "0", "a + b", "x[lookup_tbl[i]] * y[lookup_tbl[i]]", "subset_dot")
 
 
 def get_minmax_neutral(extreme: str, dtype: Any) -> str:
