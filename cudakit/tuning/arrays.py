@@ -9,10 +9,11 @@ import numpy as np
 
 from cudakit.errors import ArgumentError
 from cudakit.jit.launch.launch import accesses
+from cudakit.jit.load.config import cover
 from cudakit.jit.specialise.specialise import BoundParameter
 from cudakit.memory.host_arrays import HostArray
 from cudakit.memory.memory import to_device, to_host
-from cudakit.places import place_of
+from cudakit.places import DEVICES, place_of
 
 #: Bytes of poison: NaN for floating-point numbers, a large negative number for integers.
 _NAN_BYTE, _BYTE = 0xFF, 0xA5
@@ -59,6 +60,8 @@ class Outputs:
         Parameters of a specialization.
     is_poisoned : dict of int to bool
         Whether an argument may be poisoned, where the caller says so.
+    compare : Kernel
+        The kernel ``compare/differences``.
     """
 
     def __init__(
@@ -67,8 +70,11 @@ class Outputs:
         arguments: Sequence[Any],
         parameters: Sequence[BoundParameter],
         is_poisoned: Mapping[int, bool],
+        compare: Any,
     ) -> None:
         self.stream = stream
+        self._compare = compare
+        self._scales: dict[int, tuple[Any, float]] = {}
         self._place = place_of(stream)
         self._is_poisoned = is_poisoned
         _, written = accesses(parameters, arguments)
@@ -119,14 +125,39 @@ class Outputs:
         Without `results`, the original contents are compared.
         """
         results = self._originals if results is None else results
-        with self._place.using(self.stream) as xp:
-            for number, reference in expected.items():
-                right = close(reference, results[number], tolerance, xp)
-                if not right.all():
-                    position = tuple(int(i) for i in np.unravel_index(int(xp.argmin(right)), right.shape))
+        for number, reference in expected.items():
+            count, first = self._differing(reference, results[number], tolerance)
+            if count:
+                position = tuple(int(i) for i in np.unravel_index(first, reference.shape))
+                with self._place.using(self.stream):
                     element, obtained = reference[position].item(), results[number][position].item()
-                    return Difference(self.names[number], position, element, obtained, int((~right).sum()))
+                return Difference(self.names[number], position, element, obtained, count)
         return None
+
+    def _differing(self, reference: Any, result: Any, tolerance: float | None) -> tuple[int, int]:
+        """Return the number of elements that differ, and the number of the first in C order."""
+        dtype = reference.dtype
+        if self._place is not DEVICES or not (reference.flags.c_contiguous and result.flags.c_contiguous):
+            right = close(to_host(reference, self.stream), to_host(result, self.stream), tolerance)
+            return int((~right).sum()), int(np.argmin(right)) if right.size else 0
+        # Complex numbers are two real ones each. What is exact is compared by bytes.
+        is_exact = dtype.kind not in "fcV" or bool(dtype.fields)
+        part = np.dtype(np.uint8) if is_exact else np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
+        parts = dtype.itemsize // part.itemsize
+        with self._place.using(self.stream) as xp:
+            pair = [xp.ndarray((array.size * parts,), part, array.data) for array in (reference, result)]
+            outcome = to_device(np.array([0, pair[0].size], np.uint64), self.stream)
+        bound = 0.0 if is_exact else tolerance_of(dtype) if tolerance is None else tolerance
+        scale = 0.0 if is_exact else self._scale_of(reference)
+        self._compare(self.stream, cover(max(1, pair[0].size)), *pair, pair[0].size, bound, scale, outcome)
+        count, first = to_host(outcome, self.stream).tolist()
+        return int(count), int(first) // parts
+
+    def _scale_of(self, reference: Any) -> float:
+        """Return the root mean square of an expected array's finite elements, computed once."""
+        if id(reference) not in self._scales:
+            self._scales[id(reference)] = reference, scale_of(to_host(reference, self.stream))
+        return self._scales[id(reference)][1]
 
     def like(self, number: int, array: Any) -> Any:
         """Return an array of the caller for comparison with an output: at its place, with its dtype."""
@@ -157,24 +188,34 @@ class Outputs:
                     self.arguments[number] = fresh
 
 
-def close(expected: Any, result: Any, tolerance: float | None = None, xp: Any = np) -> Any:
-    """Return where two arrays of a place agree: exactly, or for floating-point numbers within a tolerance.
+def close(expected: np.ndarray, result: np.ndarray, tolerance: float | None = None) -> np.ndarray:
+    """Return where two arrays agree: exactly, or for floating-point numbers within a tolerance.
 
     The default tolerance is ε^⅔ of the dtype, relative to the expected element and to the root mean square of all:
-    results of sums depend on their order. NaN agrees with NaN.
+    results of sums depend on their order. NaN agrees with NaN. ``templates/compare.cuh`` is the same for a GPU.
     """
     if expected.dtype.kind not in "fcV" or expected.dtype.fields:
-        return xp.asarray(expected == result)
-    wide = xp.complex128 if expected.dtype.kind == "c" else xp.float64
+        # Of bool every byte but 0 is true, poison too.
+        return np.asarray(expected == result if expected.dtype != bool else expected.view("u1") == result.view("u1"))
+    wide = np.complex128 if expected.dtype.kind == "c" else np.float64
     reference, obtained = expected.astype(wide), result.astype(wide)
-    if tolerance is None:
-        tolerance = _epsilon(expected.dtype) ** (2 / 3)
-    is_finite = xp.isfinite(reference)
-    squares = xp.where(is_finite, xp.abs(reference), 0) ** 2
-    scale = xp.sqrt(squares.sum() / max(1, int(is_finite.sum())))
+    bound = tolerance_of(expected.dtype) if tolerance is None else tolerance
     with np.errstate(invalid="ignore"):
-        near = xp.abs(obtained - reference) <= tolerance * (xp.abs(reference) + scale)
-    return xp.asarray(near | (reference == obtained) | (xp.isnan(reference) & xp.isnan(obtained)))
+        near = np.abs(obtained - reference) <= bound * (np.abs(reference) + scale_of(expected))
+    return np.asarray(near | (reference == obtained) | (np.isnan(reference) & np.isnan(obtained)))
+
+
+def scale_of(expected: np.ndarray) -> float:
+    """Return the root mean square of the finite elements; of complex numbers, of their parts."""
+    wide = expected.astype(np.complex128 if expected.dtype.kind == "c" else np.float64)
+    parts = np.ascontiguousarray(wide).view(np.float64)
+    finite = parts[np.isfinite(parts)]
+    return float(np.sqrt(np.mean(finite**2))) if finite.size else 0.0
+
+
+def tolerance_of(dtype: np.dtype) -> float:
+    """Return the default tolerance of a dtype."""
+    return float(_epsilon(dtype) ** (2 / 3))
 
 
 def _epsilon(dtype: np.dtype) -> float:

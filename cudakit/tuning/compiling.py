@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any
 
 from cudakit.jit.cache.cache import cache_at
@@ -46,12 +46,21 @@ class Ahead:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._workers.close()
+        self._workers.close(wait=False)
 
     @property
     def reach(self) -> int:
-        """The number of points that are worth compiling ahead."""
-        return 2 * self._workers.count
+        """The number of points that are asked for at a time: one for each worker."""
+        return max(1, self._workers.count)
+
+    def first(self, points: Sequence[Point]) -> Point:
+        """Return the first of these points that needs no more compile; wait if there is none."""
+        begun = {job: point for point in points if (job := self._jobs.get(_key(point))) is not None}
+        for point in points:
+            job = self._jobs.get(_key(point))
+            if job is None or job.done():
+                return point
+        return begun[next(iter(wait(begun, return_when=FIRST_COMPLETED).done))]
 
     def want(self, points: Iterable[Point]) -> None:
         """Compile the points of these that are in no cache, in this order, before any others."""

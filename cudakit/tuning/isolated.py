@@ -28,8 +28,8 @@ from cudakit.tuning.objectives import objective_of
 from cudakit.tuning.space import Point
 from cudakit.tuning.trials import Trials
 
-#: Seconds to start a process, beside those of a candidate: imports, a CUDA context, copies of the arguments.
-_START_S = 60.0
+#: Longest start of a process, in seconds: imports, a CUDA context, copies of the arguments. Then it answers so.
+_START_S, _READY = 60.0, "ready"
 
 
 class IsolatedTrials(Trials):
@@ -91,7 +91,10 @@ class IsolatedTrials(Trials):
         limit_s = self._time_limit_s * (10 if request == "compare" else 1)
         if self._child is None:
             self._child = _Child(self._message())
-            limit_s += _START_S
+            start = self._child.answer(_START_S)
+            if start != _READY:
+                self.close()
+                return f"no process started: {start}"
             if self._reference is not None:
                 self._child.ask(("evaluate", self._rows([self._reference])), limit_s)
         answer = self._child.ask((request, self._rows(points), *more), limit_s)
@@ -141,8 +144,12 @@ class _Child:
         self._send(message)
 
     def ask(self, request: Any, limit_s: float) -> Any:
-        """Return the answer, a pair; or a text if the process died or was too slow."""
+        """Return the answer to a request, a pair; or a text if the process died or was too slow."""
         self._send(request)
+        return self.answer(limit_s)
+
+    def answer(self, limit_s: float) -> Any:
+        """Return the next answer, or a text if the process died or was too slow."""
         try:
             return self._answers.get(timeout=limit_s)
         except queue.Empty:
@@ -189,6 +196,9 @@ class _Sent:
     def values(self, arguments: Sequence[Any]) -> dict[str, Any]:
         return {}
 
+    def packaged(self, path: str) -> Any:
+        return type(next(iter(self.rows.values()))[0]).from_template(path)
+
     def kernel(self, point: Point) -> Any:
         return self.rows[repr(point)][0]
 
@@ -213,6 +223,8 @@ def serve() -> None:
         message["tolerance"],
         message["is_poisoned"],
     )
+    pickle.dump(_READY, answers)
+    answers.flush()
     while True:
         try:
             request, rows, *more = pickle.load(sys.stdin.buffer)

@@ -196,7 +196,8 @@ class Trials:
         config = self.variants.config(candidate.point, self._values)
         if self._outputs is None:
             plan = self._launchable(kernel, config, self._arguments)
-            outputs = Outputs(self.stream, self._arguments, plan.parameters, self._is_poisoned)
+            compare = self.variants.packaged("compare/differences")
+            outputs = Outputs(self.stream, self._arguments, plan.parameters, self._is_poisoned, compare)
             if not outputs.names:
                 raise ArgumentError(f"{kernel.name} writes no array: there is nothing to check; pass an output")
             self._outputs = outputs

@@ -20,7 +20,7 @@ from cudakit.tuning.compiling import Ahead
 from cudakit.tuning.isolated import IsolatedTrials
 from cudakit.tuning.objectives import objective_of
 from cudakit.tuning.search import DEFAULT, strategy_of
-from cudakit.tuning.space import Restriction, Space
+from cudakit.tuning.space import Point, Restriction, Space
 from cudakit.tuning.strategy import Strategy
 from cudakit.tuning.trials import Trials
 from cudakit.tuning.tuned import Tuned
@@ -263,6 +263,7 @@ def _search(
     """Evaluate points until the strategy has none, or the budget is used. Return why the search ended."""
     begun = time.monotonic()
     total = min(len(strategy.rows), budget if isinstance(budget, int) else len(strategy.rows))
+    pending: list[Point] = []
     while True:
         if trials.broken:
             return f"the device failed: {trials.broken}"
@@ -271,15 +272,17 @@ def _search(
         if isinstance(budget, int) and len(trials.candidates) >= budget:
             return "budget"
         try:
-            points = strategy.ask()
-            if not points:
+            pending += strategy.ask(min(ahead.reach, total - len(trials.candidates)) - len(pending))
+            if not pending:
                 return "exhausted"
-            ahead.want([*points, *strategy.likely(ahead.reach)])
-            for point in points:
-                candidate = trials.evaluate(point, ahead)
-                strategy.tell(point, candidate.value if candidate.state in ("right", "slow") else None)
-                if progress is not None:
-                    best = trials.right[0] if trials.right else None
-                    progress(Progress(candidate, best, len(trials.candidates), total, time.monotonic() - begun))
+            with trials.timed("compile"):
+                ahead.want(pending)
+                point = ahead.first(pending)
+            pending.remove(point)
+            candidate = trials.evaluate(point, ahead)
+            strategy.tell(point, candidate.value if candidate.state in ("right", "slow") else None)
+            if progress is not None:
+                best = trials.right[0] if trials.right else None
+                progress(Progress(candidate, best, len(trials.candidates), total, time.monotonic() - begun))
         except KeyboardInterrupt:
             return "interrupted"

@@ -80,6 +80,10 @@ class Variants:
         """The name of the kernel."""
         return str(self._kernel.name)
 
+    def packaged(self, path: str) -> Any:
+        """Return a kernel of the package's templates, ``concept/name``."""
+        return type(self._kernel).from_template(path)
+
     def kernel(self, point: Point) -> Any:
         """Return the kernel of a point."""
         kernel = self._kernel

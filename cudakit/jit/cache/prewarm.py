@@ -122,12 +122,15 @@ class Workers:
             self._change.notify_all()
             return [self._jobs[key] for key, _ in rows]
 
-    def close(self) -> None:
-        """Drop what has not begun, wait for the rest, and end the processes."""
+    def close(self, wait: bool = True) -> None:
+        """Drop what has not begun, wait for the rest or end it, and end the processes."""
         self.want(())
         with self._change:
             self._is_closed = True
             self._change.notify_all()
+        if not wait:
+            for worker in self.processes:
+                worker.process.kill()
         for thread in self._threads:
             thread.join()
 
