@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from types import SimpleNamespace
 from typing import Any
 
 from cudakit.adapters.cupy.capture import CAPTURE
@@ -35,20 +36,8 @@ class CUDARuntimeError(LaunchError):
         self.status = status
 
 
-class Usage:
-    """Memory in use.
-
-    Attributes
-    ----------
-    size : int
-        Number of bytes.
-    """
-
-    def __init__(self) -> None:
-        self.size = 0
-
-
-USAGE = Usage()
+#: Bytes of memory in use.
+USAGE = SimpleNamespace(size=0)
 
 
 def current_stream() -> Any:

@@ -343,8 +343,7 @@ class PinnedMemoryPool:
 class _Allocators(threading.local):
     """Allocator of this thread's innermost `using_allocator` block, or None."""
 
-    def __init__(self) -> None:
-        self.block: Any = None
+    block: Any = None
 
 
 POOL, PINNED_POOL = MemoryPool(), PinnedMemoryPool()
