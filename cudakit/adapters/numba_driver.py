@@ -371,10 +371,10 @@ def _with_lines(make: Callable[..., None]) -> Callable[..., None]:
         with warnings.catch_warnings():
             # Numba has no source of functions that it has generated itself.
             warnings.filterwarnings("ignore", "Could not find source for function")
-            try:
-                make(self, *arguments, **(options if options.get("debug") else {**options, "lineinfo": True}))
-            except ArithmeticError:  # Numba describes no empty tuples
+            if options.get("debug"):
                 make(self, *arguments, **options)
+            else:
+                numba_kernels.with_lines(lambda lines: make(self, *arguments, **{**options, **lines}))
         with contextlib.suppress(NotImplementedError):  # a type that no launch can pass
             _declare(self)
 

@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from cudakit.places import place_of
 
 #: Function that returns an array or record in the kernel's memory, and the kernel's argument for it.
 View: TypeAlias = Callable[[Any], tuple[Any, Any]]
+T = TypeVar("T")
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
 
 
@@ -124,8 +125,20 @@ class NumbaKernel:
         from numba import cuda, types
 
         with _compiling_for(arch):
-            text: str = cuda.compile_ptx(self._function, types.void(*types_of), cc=arch, lineinfo=True)[0]
+            compiled = functools.partial(cuda.compile_ptx, self._function, types.void(*types_of), cc=arch)
+            text: str = with_lines(lambda lines: compiled(**lines))[0]
         return text
+
+
+def with_lines(make: Callable[[dict[str, Any]], T]) -> T:
+    """Return the result of a function that compiles with options, which have lines of Python if Numba can write these.
+
+    It cannot for empty tuples, nor for a function of nothing but a docstring.
+    """
+    try:
+        return make({"lineinfo": True})
+    except (ArithmeticError, LookupError):
+        return make({})
 
 
 class MlirKernel(NumbaKernel):

@@ -443,6 +443,20 @@ def test_arguments_by_name_and_of_another_number(cuda: Any) -> None:
 
 
 @pytest.mark.bridges
+def test_a_kernel_without_statements(cuda: Any) -> None:
+    """Numba writes no lines for it."""
+
+    @cuda.jit
+    def nothing(x: Any) -> None:
+        """Do nothing."""
+
+    x = np.ones(4)
+    nothing[1, 4](x)
+    ck.adapters.from_numba(nothing)(ck.emulator.stream(), ck.config(1, 4), ck.to_device(x, ck.emulator.stream()))
+    assert x.tolist() == [1] * 4
+
+
+@pytest.mark.bridges
 def test_random_numbers_and_shared_memory(cuda: Any) -> None:
     from numba.cuda.random import create_xoroshiro128p_states, xoroshiro128p_uniform_float32
 
