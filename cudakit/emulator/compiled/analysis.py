@@ -218,7 +218,7 @@ class States:
     def __init__(self, b: Builder) -> None:
         self._b, self._text = b, b.text
         self._places: dict[tuple[str, str], int] = {}
-        self.bytes = 64
+        self.bytes: int = 64
 
     def of(self, states: X, vector: X) -> str:
         """Write code for the address of the state of vector number `vector`; return the address's name in the code.
@@ -389,6 +389,12 @@ class Analysis:
     Refusal
         If the table has no entry for an instruction.
     """
+
+    context: Context
+    layout: Layout
+    function: Function
+    flow: Flow
+    shapes: Shapes
 
     def __init__(self, context: Context, layout: Layout) -> None:
         for instr in context.function.code:

@@ -18,7 +18,7 @@ from cudakit.emulator.compiled.layout import Layout, Slot
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape, Shapes, join, resized
 from cudakit.emulator.isa.facts import sources, targets
 from cudakit.emulator.machine.decode import DTYPES, STORAGE, Context, immediate
-from cudakit.emulator.ptx.program import Group, Immediate, Instruction, Operand, Register, Symbol
+from cudakit.emulator.ptx.program import Function, Group, Immediate, Instruction, Operand, Register, Symbol
 
 # ── text: values with their types, and the lines that make them ──
 
@@ -224,7 +224,7 @@ def _double_bits(single: int) -> int:
 
 
 #: Special registers that are a clock: their bits, and the lowest bit of the count that they hold.
-CLOCKS = {
+CLOCKS: dict[str, tuple[int, int]] = {
     "clock64": (64, 0), "clock": (32, 0), "clock_hi": (32, 32),
     "globaltimer": (64, 0), "globaltimer_lo": (32, 0), "globaltimer_hi": (32, 32),
 }  # fmt: skip
@@ -308,13 +308,13 @@ class Builder:
 
     def __init__(self, context: Context, shapes: Shapes, layout: Layout, raw: set[str], single: bool) -> None:
         self.context, self.shapes, self.layout, self.raw = context, shapes, layout, raw
-        self.function = context.function
+        self.function: Function = context.function
         self.text = Text()
         #: Whether blocks have one body only, and no second one for vectors with all lanes active.
         self.single = single
         self.width: int = layout.width
         #: Type of a set of lanes: an integer with a bit a lane.
-        self.mask_type = f"i{layout.width}"
+        self.mask_type: str = f"i{layout.width}"
         self.mask: X | None = None
         self.guarded = False
         self.instr: Instruction | None = None
