@@ -137,9 +137,9 @@ class Trials:
         except ArgumentError:
             raise
         except Exception as error:  # of the emulator, CuPy or the driver
-            candidate.state = "invalid" if isinstance(error, LaunchError) else "failed"
-            candidate.why = str(error) if isinstance(error, CudakitError) else f"{type(error).__name__}: {error}"
             self._look_at_device()
+            candidate.state = "invalid" if isinstance(error, LaunchError) and not self.broken else "failed"
+            candidate.why = str(error) if isinstance(error, CudakitError) else f"{type(error).__name__}: {error}"
         return candidate
 
     def compare(self, finalists: Sequence[Candidate]) -> None:
