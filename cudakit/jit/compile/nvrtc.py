@@ -187,7 +187,8 @@ class Request:
             return False
         if not self.includes:
             return True
-        if spec.source.folder not in (None, headers.templates_folder()) or options.include_paths or options.extra:
+        is_searched = options.include_paths or any("include" in name for name, _ in options.extra)
+        if is_searched or spec.source.folder not in (None, headers.templates_folder()):
             return False
         with contextlib.suppress(closure.Unsure):
             names = closure.names_included(self.written.encode())
