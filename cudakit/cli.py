@@ -72,7 +72,7 @@ def _program_end(words: Sequence[str]) -> int:
     while at < len(words):
         if words[at] in ("-m", "-c"):
             return at + 2
-        if not words[at].startswith("-"):
+        if not words[at].startswith("-") or words[at] == "-":
             return at + 1
         at += 2 if words[at] == "--pycuda" else 1
     return at
@@ -477,7 +477,9 @@ def _program(options: argparse.Namespace, command: str) -> Program:
             f"{path} is CUDA C++, and cudakit {command} runs a Python program: name the program that launches its "
             f"kernels, as in cudakit {command} program.py. cudakit prove {path} needs no program"
         )
-    if path is not None and not path.exists():
+    if options.program == "-":
+        text = sys.stdin.read()
+    elif path is not None and not path.exists():
         raise CudakitError(f"there is no program {path}")
     program = options.executed = Program(
         options.program, tuple(options.arguments), options.module or "", text, options.pycuda

@@ -265,13 +265,21 @@ def stream() -> Stream | EmulatedStream:
 
 @functools.cache
 def say_emulated() -> None:
-    """Warn, the first time, that kernels run on the emulator."""
+    """Warn, the first time, that kernels run on the emulator.
+
+    A program for a GPU, in a ``strict`` block, goes on if it makes warnings errors. The warning is printed then.
+    """
     arch = default_place().limits().arch
     message = (
         f"there is no CUDA driver or no GPU here: kernels run on the emulator, as {arch}, on NumPy arrays "
         "(ck.emulator.stream() asks for the emulator without this warning)"
     )
-    witnesses.warn_at_call(message, EmulatorWarning)
+    try:
+        witnesses.warn_at_call(message, EmulatorWarning)
+    except EmulatorWarning:
+        if not emulator().is_strict:
+            raise
+        print(f"{witnesses.call_site()}: EmulatorWarning: {message}", file=sys.stderr)
 
 
 def using(given: Any) -> contextlib.AbstractContextManager[Any]:

@@ -125,7 +125,7 @@ class Program:
     module : str
         Name of a module that is run in place of a file, as by ``python -m``.
     text : str or None
-        Text that is run in place of a file, as by ``python -c``.
+        Text that is run in place of a file, as by ``python -c``, or with the path ``-`` as by ``python -``.
     pycuda : {"ours", "theirs"} or None
         PyCUDA that the program gets. Default: PyCUDA itself on a GPU if it is installed, else cudakit's.
     raised : BaseException or None
@@ -148,6 +148,8 @@ class Program:
     @cached_property
     def file(self) -> str:
         """Name of the program's file in tracebacks and in lines of kernels."""
+        if self.text is not None:
+            return "<string>" if self.path is None else "<stdin>"
         return os.path.join(os.getcwd(), self.path) if self.path is not None else "<string>"
 
     def execute(self) -> dict[str, Any]:
@@ -186,7 +188,7 @@ class Program:
         if self.text is not None:
             folder, sys.argv[:] = "", argv
             _put_first(folder)
-            return compile(self.text, "<string>", "exec", dont_inherit=True)
+            return compile(self.text, self.file, "exec", dont_inherit=True)
         if self.module:
             sys.argv[:] = ["-m", *self.arguments]
             _put_first(os.getcwd())

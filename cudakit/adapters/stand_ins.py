@@ -70,7 +70,8 @@ class StandIns(importlib.abc.MetaPathFinder):
         return self
 
     def __exit__(self, *raised: object) -> None:
-        sys.meta_path.remove(self)
+        with contextlib.suppress(ValueError):  # the program has removed it
+            sys.meta_path.remove(self)
         for owner, name, former in reversed(self._former):
             if former is _MISSING:
                 with contextlib.suppress(AttributeError):  # the program has deleted it

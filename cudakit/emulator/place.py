@@ -70,6 +70,11 @@ class EmulatorPlace:
     unit: Literal["ms", "steps"] = "steps"
 
     @property
+    def is_strict(self) -> bool:
+        """Whether a `strict` block is open: the program is for a GPU, and was brought here."""
+        return _Strict.blocks > 0
+
+    @property
     def xp(self) -> ModuleType:
         """NumPy."""
         return np

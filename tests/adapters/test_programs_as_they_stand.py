@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import traceback
+import warnings
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 import cudakit as ck
-from cudakit import cli
+from cudakit import cli, places
 from cudakit.adapters import program
 from cudakit.adapters.program_proofs import Launches
 from cudakit.adapters.stand_ins import StandIns
@@ -65,6 +66,25 @@ def test_old_names_of_cuda_core(tmp_path: Path) -> None:
     assert (Path(seen[0].filename).name, seen[0].lineno) == ("app.py", 1)
     assert names["same"]
     assert "cuda.core.experimental" not in sys.modules
+
+
+def test_a_program_that_makes_warnings_errors_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "import warnings\nwarnings.simplefilter('error')\nimport cupy\nimport cupyx\nx = cupy.ones(2).tolist()"
+    places.say_emulated.cache_clear()
+    with warnings.catch_warnings():
+        assert ck.adapters.run(written(tmp_path, text))["x"] == [1, 1]
+    assert capsys.readouterr().err.count(f"{tmp_path}/app.py:3: EmulatorWarning: there is no") == 1
+    places.say_emulated.cache_clear()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ck.EmulatorWarning):
+            ck.stream()
+
+
+def test_a_finder_that_the_program_removes() -> None:
+    with StandIns({}) as finder:
+        sys.meta_path.remove(finder)
+    assert finder not in sys.meta_path
 
 
 @pytest.mark.parametrize(

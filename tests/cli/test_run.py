@@ -40,6 +40,34 @@ if __name__ == "__main__":
         del sys.modules[name]
     sys.exit(300)
 '''
+#: A program with import hooks of its own, which removes all others but Python's.
+HOOKS = """
+import sys, importlib.abc, importlib.machinery as machinery
+class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def find_spec(self, name, path, target=None):
+        return machinery.ModuleSpec(name, self) if name == "virtual" else None
+    def exec_module(self, module): module.number = 7
+own = Finder()
+sys.meta_path[:] = [own, machinery.BuiltinImporter, machinery.FrozenImporter, machinery.PathFinder]
+import virtual, colorsys
+print(virtual.number, colorsys.__name__)
+"""
+THREADS = """
+import atexit, sys, threading
+class Last:
+    def __call__(self): 1 / 0
+    def __repr__(self): return "last"
+atexit.register(Last())
+def fail(): raise ValueError("in a thread")
+for work in (fail, lambda: sys.exit(3)):
+    thread = threading.Thread(target=work, name="T")
+    thread.start()
+    thread.join()
+class Freed:
+    def __del__(self): print("freed")
+freed = Freed()
+sys.exit(4)
+"""
 RAISED = """
 class Own(Exception): pass
 def inner(): raise Own("own")
@@ -60,6 +88,8 @@ ENDS = {
     "interrupt": "import atexit\natexit.register(print, 'end')\nraise KeyboardInterrupt",
     "killed": "import os, signal\nos.kill(os.getpid(), signal.SIGTERM)",
     "main": "import __main__\nprint(__main__.__file__)\ndel __main__\nprint(sorted(globals()))",
+    "hooks": HOOKS,
+    "threads": THREADS,
     "encoding": "# -*- coding: latin-1 -*-\nprint(ascii('\xe4'))",
 }
 QUICK = ("raised", "interrupt")
@@ -117,6 +147,20 @@ def test_modules_folders_archives_links_and_texts(tmp_path: Path) -> None:
     assert cudakit(tmp_path, "-m", "pack.missing") == (1, "", "cudakit: there is no module pack.missing\n")
     assert cudakit(tmp_path, "missing.py") == (1, "", "cudakit: there is no program missing.py\n")
     assert cudakit(tmp_path)[0] == 2
+
+
+@pytest.mark.slow
+def test_words_and_folders_with_spaces_and_a_program_by_standard_input(tmp_path: Path) -> None:
+    """A file beside the program has the name of a package that cudakit imports."""
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    text = "import sys\nprint(sys.argv, repr(sys.path[0]), __name__, sys.stdin.read())\n1 / 0\n"
+    (folder / "cuda.py").write_text("raise SystemExit('cuda.py was imported')")
+    (folder / "my app.py").write_text(text)
+    for words in (("-", "a b", ""), ("my app.py", "a b", '"c"', "é", "--help")):
+        expected = run(folder, *words, typed=text)
+        assert expected[0] == 1
+        assert cudakit(folder, *words, typed=text) == expected, words
 
 
 @pytest.mark.parametrize(
