@@ -179,7 +179,7 @@ class PyCuda(Peer):
         "driver.CompileError": "also a `ck.CompileError`",
         "driver.Context": "the device's primary context; a program that makes none gets one, with a warning",
         "driver.Error": "also a `ck.CudakitError`",
-        "driver.Event": "on the emulator a millisecond is a step of the emulator; no `ipc_handle`",
+        "driver.Event": "on the emulator a microsecond is a step; no `ipc_handle`",
         "driver.Function": "arguments are checked against the kernel's parameters",
         "driver.LaunchError": "also a `ck.LaunchError`; on the emulator with line and access",
         "driver.LogicError": "also a `ck.LaunchError`",

@@ -375,6 +375,9 @@ def test_events_order_streams_and_measure(module: Any) -> None:
     assert end.query()
     assert second.is_done()
     assert begin.time_till(end) == end.time_since(begin) > 0
+    assert begin.time_till(begin) == 0
+    begin.record()
+    assert end.record().synchronize().time_since(begin) > 0, "nothing ran between them, and programs divide by it"
     assert first.handle != second.handle
     assert (read(memory) == 4 * A).all()
     untimed = drv.Event(drv.event_flags.DISABLE_TIMING).record()

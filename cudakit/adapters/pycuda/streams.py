@@ -104,6 +104,10 @@ def _create(blocking: bool) -> Any:
     return devices.current_device().create_stream(options=StreamOptions(nonblocking=not blocking))
 
 
+#: Milliseconds of a step of the emulator.
+_STEP = 0.001
+
+
 class Event:
     """A position in a stream's work.
 
@@ -142,13 +146,18 @@ class Event:
         return self.event is None or bool(self.event.is_done)
 
     def time_since(self, event: Event) -> float:
-        """Return the milliseconds from another event to this one."""
+        """Return the milliseconds from another event to this one.
+
+        On the emulator they are at least those of a step, since programs divide by them: work of the host takes none.
+        """
         if self.event is None or event.event is None:
             raise LogicError("cuEventElapsedTime failed: invalid resource handle: record both events first")
         if not (self._timed and event._timed):
             raise LogicError("cuEventElapsedTime failed: invalid resource handle: an event has DISABLE_TIMING")
         with translated():
-            return float(places.default_place().elapsed_ms(event.event, self.event))
+            place = places.default_place()
+            milliseconds = float(place.elapsed_ms(event.event, self.event))
+        return _STEP if not milliseconds and event is not self and place.unit == "steps" else milliseconds
 
     def ipc_handle(self) -> NoReturn:
         """Raise: events are not shared between processes."""
