@@ -177,7 +177,7 @@ class PyCuda(Peer):
         "curandom.generate_scramble_constants64": "other constants than cuRAND's",
         "driver.AlignedHostAllocation": "registered memory only is reached by kernels",
         "driver.CompileError": "also a `ck.CompileError`",
-        "driver.Context": "the device's primary context; a program that makes none gets one, with a warning",
+        "driver.Context": "the device's primary context, made with a warning if need be; no limit of sync depth",
         "driver.Error": "also a `ck.CudakitError`",
         "driver.Event": "on the emulator a microsecond is a step; no `ipc_handle`",
         "driver.Function": "arguments are checked against the kernel's parameters",

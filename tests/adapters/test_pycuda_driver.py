@@ -521,6 +521,8 @@ def test_limits_and_hints_of_a_context() -> None:
     assert context.get_limit(drv.limit.STACK_SIZE) >= 4096
     context.set_limit(drv.limit.STACK_SIZE, before)
     assert context.get_limit(drv.limit.PRINTF_FIFO_SIZE) > 0
+    context.set_limit(drv.limit.DEV_RUNTIME_SYNC_DEPTH, 3)
+    assert context.get_limit(drv.limit.DEV_RUNTIME_SYNC_DEPTH) == 3
     context.set_cache_config(drv.func_cache.PREFER_SHARED)
     assert context.get_cache_config() == drv.func_cache.PREFER_SHARED
     assert context.get_shared_config() == drv.shared_config.DEFAULT_BANK_SIZE

@@ -210,7 +210,7 @@ class Context:
     """
 
     count: ClassVar[int] = 0
-    _limits: ClassVar[dict[int, int]] = {int(limit.PRINTF_FIFO_SIZE): 8_388_608}
+    _limits: ClassVar[dict[int, int]] = {int(limit.PRINTF_FIFO_SIZE): 8_388_608, int(limit.DEV_RUNTIME_SYNC_DEPTH): 2}
     _cache: ClassVar[Any] = func_cache.PREFER_NONE
     _shared: ClassVar[Any] = shared_config.DEFAULT_BANK_SIZE
 
@@ -291,7 +291,7 @@ class Context:
     def get_limit(name: Any) -> int:
         """Return a limit of `limit`, in bytes."""
         require_context("cuCtxGetLimit")
-        if devices.has_gpu():
+        if devices.has_gpu() and int(name) != limit.DEV_RUNTIME_SYNC_DEPTH:
             from cuda.bindings import driver
 
             return int(call("cuCtxGetLimit", driver.CUlimit(int(name))))
@@ -306,13 +306,16 @@ class Context:
 
     @staticmethod
     def set_limit(name: Any, value: int) -> None:
-        """Set a limit of `limit`, in bytes."""
+        """Set a limit of `limit`, in bytes.
+
+        DEV_RUNTIME_SYNC_DEPTH has no effect: kernels wait for no others since CUDA 12, and new devices lack the limit.
+        """
         require_context("cuCtxSetLimit")
         resource = {int(limit.STACK_SIZE): "stack", int(limit.MALLOC_HEAP_SIZE): "heap"}.get(int(name))
         if resource is not None:
             with translated():
                 set_kernel_limit(int(value), resource)
-        elif devices.has_gpu():
+        elif devices.has_gpu() and int(name) != limit.DEV_RUNTIME_SYNC_DEPTH:
             from cuda.bindings import driver
 
             call("cuCtxSetLimit", driver.CUlimit(int(name)), int(value))
