@@ -39,6 +39,7 @@ FAMILIES = {
     "counters": "counters of the emulator beside Nsight Compute's",
     "emulated_call": "a call on the emulator beside its plan, with no GPU",
     "screen": "programs of others, compiled as they stand, with no GPU",
+    "search": "strategies of search over recorded spaces, beside Kernel Tuner's, with no GPU",
     "headers": "which of CUDA's headers NVRTC takes, with no GPU",
     "machines": "the emulator's machines beside loops of C, with no GPU",
     "machine_ops": "ck.ops on the emulator beside NumPy and SciPy, with no GPU",

@@ -39,7 +39,7 @@ NOISE = 1e-3
 #: Values of a parameter, up to which each value is a feature by itself.
 LONGEST = 64
 #: Logarithms of the first weights.
-LOGARITHM, POWER_OF_TWO, VALUE, VALUE_OF_TWO = -0.3, -0.85, -1.9, -1.65
+LOGARITHM, POWER_OF_TWO, VALUE, VALUE_OF_TWO = -0.9, -1.45, -2.5, -2.25
 
 
 class Model(Strategy):
@@ -65,12 +65,12 @@ class Model(Strategy):
     def _improving(self, numbers: list[int], count: int) -> list[int]:
         """Return numbers of points: `numbers`, then those with the greatest expected improvement, up to `count`."""
         learned, ranks = self._lesson()
-        inverse, scores, _ = self._fit(self._weights, learned, ranks)
+        factor, scores, _ = self._fit(self._weights, learned, ranks)
         candidates = self._candidates(learned[np.argsort(ranks, kind="stable")])
         pending = np.flatnonzero(~self.is_open & np.isnan(self.results))
         points = np.concatenate([candidates, pending, numbers]).astype(np.intp)
         places = self._places(self._weights, points)
-        parts = kernel(places, self._places(self._weights, learned)) @ inverse.T
+        parts = kernel(places, self._places(self._weights, learned)) @ np.linalg.inv(factor).T
         means, variances = parts @ scores, 1 - np.einsum("ij,ij->i", parts, parts)
         scale = scores @ scores / len(learned) or 1.0
         is_left = np.arange(len(points)) < len(candidates)
@@ -131,13 +131,12 @@ class Model(Strategy):
         return np.concatenate([root * feature[rows[:, axis]] for axis, feature, root in parts], axis=1)
 
     def _fit(self, weights: Floats, learned: Numbers, ranks: Floats) -> tuple[Floats, Floats, float]:
-        """Return the inverse Cholesky factor, it times the ranks, and the logarithm of the likelihood."""
+        """Return the Cholesky factor, its inverse times the ranks, and the logarithm of the likelihood."""
         places = self._places(weights, learned)
         factor = np.linalg.cholesky(kernel(places, places) + NOISE * np.eye(len(learned)))
-        inverse = np.linalg.inv(factor)
-        scores = inverse @ ranks
+        scores = np.linalg.solve(factor, ranks)
         fit = len(learned) * math.log(scores @ scores / len(learned) + 1e-12) / 2 + np.log(np.diag(factor)).sum()
-        return inverse, scores, -float(fit + ((weights - self._first) ** 2).sum() / 2)
+        return factor, scores, -float(fit + ((weights - self._first) ** 2).sum() / 2)
 
 
 def features_of(values: Sequence[Any]) -> Iterator[tuple[Floats, float]]:

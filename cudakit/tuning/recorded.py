@@ -72,7 +72,7 @@ class Recorded:
         """Return the recorded value of a point of the space; None: it is invalid."""
         return self._values[self.space.row(point)]
 
-    @property
+    @functools.cached_property
     def optimum(self) -> float:
         """The least value. Infinite if no point is valid."""
         return min((value for value in self._values.values() if value is not None), default=float("inf"))

@@ -1,0 +1,98 @@
+"""The default strategy: its features, what it expects, and that it finds what random search does not."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from cudakit.tuning import model, strategy
+from cudakit.tuning.recorded import Measurement, Recorded
+from cudakit.tuning.replay import replay
+from cudakit.tuning.search import strategy_of
+from cudakit.tuning.space import Point, Space
+
+SPACE = Space(
+    {
+        "BLOCK": [16 * step for step in range(1, 17)],
+        "ITEMS": [1, 2, 3, 4, 6, 8],
+        "VECTOR": [1, 2, 4],
+        "STAGES": [1, 2, 3],
+        "SWIZZLE": [False, True],
+        "LAYOUT": ["row", "column", "tile"],
+    },
+    where="BLOCK * ITEMS <= 1024",
+)
+
+
+def time_of(point: Point) -> float | None:
+    """Return a time with a few good points: 128 threads or another power of two, in a tile, with two stages."""
+    if point["STAGES"] * point["BLOCK"] * point["ITEMS"] * point["VECTOR"] > 4096:
+        return None
+    time = 1 + 0.3 * abs(math.log2(point["BLOCK"] * point["ITEMS"] / 512)) + 0.4 * abs(point["STAGES"] - 2)
+    time *= 1 if point["BLOCK"] & (point["BLOCK"] - 1) == 0 else 1.4
+    time *= {"row": 1.6, "column": 1.3, "tile": 1.0}[point["LAYOUT"]]
+    return time * (0.8 if point["SWIZZLE"] and point["LAYOUT"] == "tile" else 1) * (1 + 0.2 / point["VECTOR"])
+
+
+RECORDED = Recorded([Measurement(point, time_of(point)) for point in SPACE])
+
+
+def test_the_default_finds_in_50_evaluations_what_random_search_does_not() -> None:
+    shares = {name: [replay(RECORDED, name, 50, seed).shares[-1] for seed in range(3)] for name in ("model", "random")}
+    assert len(SPACE) > 3000
+    assert min(shares["model"]) > 0.97
+    assert np.mean(shares["random"]) < 0.9
+
+
+def test_points_asked_for_ahead_are_apart_and_nearly_as_good() -> None:
+    search = strategy_of("model", SPACE, seed=2)
+    for _ in range(8):
+        points = search.ask(8)
+        assert len({SPACE.row(point) for point in points}) == 8
+        for point in points:
+            search.tell(point, time_of(point))
+    assert min(search.results[search.measured]) < 1.05 * RECORDED.optimum
+
+
+def test_features_are_logarithm_power_of_two_and_value() -> None:
+    (logarithms, first), (powers, second), (values, third) = model.features_of([16, 32, 48, 64])
+    assert np.allclose(logarithms[:, 0], [0, 0.5, math.log2(3) / 2, 1])
+    assert np.allclose(powers[:, 0], [0, 0.5, 0, 1])
+    assert np.allclose(values, np.eye(4) / math.sqrt(2))
+    assert (first, second, third) == (model.LOGARITHM, model.POWER_OF_TWO, model.VALUE)
+    assert next(model.features_of([0, 2, 1]))[0].tolist() == [[0], [1], [0.5]]
+    assert [weight for _, weight in model.features_of([False, True])] == [model.VALUE_OF_TWO]
+    assert [weight for _, weight in model.features_of(["a", "b", "c"])] == [model.VALUE]
+    assert [weight for _, weight in model.features_of([0.1 * step for step in range(1, 70)])] == [model.LOGARITHM]
+    assert list(model.features_of([7])) == []
+
+
+def test_the_kernel_is_one_at_a_point_and_falls() -> None:
+    places = np.array([[0.0], [1.0], [3.0]])
+    values = model.kernel(places, places)
+    assert np.allclose(np.diag(values), 1)
+    root = math.sqrt(3)
+    assert np.allclose(values[0], [1, (1 + root) * math.exp(-root), (1 + 3 * root) * math.exp(-3 * root)])
+
+
+def test_expected_improvement_is_that_of_a_normal_distribution() -> None:
+    draws = np.random.default_rng(0).normal(size=200_000)
+    for gain, deviation in ((0.0, 1.0), (-0.5, 0.7), (1.5, 0.4)):
+        expected = np.maximum(gain + deviation * draws, 0).mean()
+        assert model.improvement(np.array([gain]), np.array([deviation]))[0] == pytest.approx(expected, rel=0.02)
+
+
+def test_neighbours_of_the_best_point_join_the_pool_of_a_large_space(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(strategy, "POOL", 100)
+    space = Space({f"P{number}": list(range(1, 9)) for number in range(8)})
+    search = strategy_of("model", space)
+    point = dict.fromkeys(space.names, 4)
+    search.tell(point, 1.0)
+    assert len(search.rows) == 101 + 8 * 7
+    for _ in range(60):
+        (point,) = search.ask()
+        search.tell(point, 2.0 + sum(abs(value - 4) for value in point.values()))
+    near = [space.point(search.rows[number]) for number in search.measured[11:]]
+    assert sum(sum(value != 4 for value in point.values()) <= 1 for point in near) > 20
