@@ -27,7 +27,7 @@ from cudakit.adapters.pycuda.prepared import PreparedCall, converted, fits, lett
 from cudakit.adapters.pycuda.streams import Event, finish_all, stream_of
 from cudakit.adapters.pycuda.texture_references import SurfaceReference, TextureReference
 from cudakit.errors import ArgumentError, TemplateError, shortened
-from cudakit.jit.compile.elf import bare_name, demangle
+from cudakit.jit.compile.elf import readable_name
 from cudakit.jit.launch.launch import CallShape
 from cudakit.jit.load.config import config
 from cudakit.jit.specialise.specialise import resolved
@@ -453,7 +453,7 @@ class Module:
             If there is none.
         """
         try:
-            return Function(self.compiled[bare_name(demangle(name)) if name.startswith("_Z") else name], self)
+            return Function(self.compiled[readable_name(name)], self)
         except TemplateError as error:
             raise LogicError(f"cuModuleGetFunction failed: named symbol not found: {error}") from error
 

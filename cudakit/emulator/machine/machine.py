@@ -34,7 +34,7 @@ from cudakit.emulator.machine.module import MOST_BYTES, Module, blocks_at_once
 from cudakit.emulator.machine.state import Frame, Geometry, Machine, SpecialRegisters, deadlocked
 from cudakit.emulator.ptx.program import Function, Instruction, Source, as_compiled
 from cudakit.errors import EmulationError, LaunchError
-from cudakit.jit.compile.elf import LaunchBounds
+from cudakit.jit.compile.elf import LaunchBounds, readable_name
 from cudakit.jit.load.config import Config
 from cudakit.jit.load.limits import bounded
 
@@ -317,7 +317,8 @@ class Launch:
 
     def of_child(self, child: Child) -> Launch:
         """Return the launch of a kernel that this kernel launched."""
-        name, parameters = f"{child.entry.name}, launched by {self.title}", child.parameters.tobytes()
+        parent, parameters = self.title.partition(", launched by ")[0], child.parameters.tobytes()
+        name = f"{readable_name(child.entry.name)}, launched by {parent}"
         return replace(
             self, entry=child.entry, geometry=child.geometry, parameters=parameters, name=name, depth=self.depth + 1,
             pointers={},

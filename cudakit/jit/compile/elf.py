@@ -208,6 +208,14 @@ def bare_name(demangled: str) -> str:
     return demangled
 
 
+def readable_name(name: str) -> str:
+    """Return a function's name without mangling; the mangled name where it cannot be read."""
+    try:
+        return bare_name(demangle(name)) if name.startswith("_Z") else name
+    except TemplateError:
+        return name
+
+
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 #: First bytes of a 64-bit ELF file.

@@ -478,11 +478,12 @@ def test_ptx_has_lines_of_its_own(stream: Any) -> None:
 
 def test_kernels_launched_by_kernels_are_counted(stream: Any) -> None:
     kernel = ck.Kernel(
-        "__global__ void child(int* x) { x[threadIdx.x] += 1; }\n"
-        "__global__ void parent(int* x) { child<<<1, 32>>>(x); }",
+        "__global__ void child(int* x, int more) { x[threadIdx.x] += 1; if (more) child<<<1, 1>>>(x, more - 1); }\n"
+        "__global__ void parent(int* x) { child<<<1, 32>>>(x, 0); child<<<1, 1>>>(x, 3); }",
         "parent",
     )
     with ck.emulator.counters(stream) as report:
         kernel(stream, ck.config(1, 1), np.zeros(32, np.int32))
-    assert len(report.kernels) == 2
+    launches = {name: kernel.launches for name, kernel in report.kernels.items()}
+    assert launches == {"parent": 1, "child, launched by parent": 2, "child, launched by child": 3}
     assert report.global_.stores.sectors >= 4
