@@ -20,9 +20,9 @@ from cudakit.adapters.emulated_device import NAME, TOTAL_BYTES, numbers
 from cudakit.adapters.stand_ins import Put, nothing, unchanged
 from cudakit.emulator.face import EmulatorPlace, room
 
-#: Functions of torch that make a tensor or a generator on a device.
+#: Functions of torch that make a tensor on a device.
 _MAKERS = (
-    "arange", "as_tensor", "asarray", "empty", "empty_like", "empty_strided", "eye", "full", "full_like", "Generator",
+    "arange", "as_tensor", "asarray", "empty", "empty_like", "empty_strided", "eye", "full", "full_like",
     "hann_window", "linspace", "logspace", "normal", "ones", "ones_like", "rand", "rand_like", "randint",
     "randint_like", "randn", "randn_like", "randperm", "tensor", "tril_indices", "triu_indices", "zeros", "zeros_like",
 )  # fmt: skip
@@ -109,6 +109,20 @@ class _Event(_Done):
     def elapsed_time(self, end_event: Any) -> float:
         """Return NaN: the emulator's time is not a GPU's."""
         return math.nan
+
+
+def _generator_class(real: Any) -> Any:
+    """Return a class in place of ``torch.Generator``, whose objects for a GPU are the host's."""
+
+    class Meta(type(real)):  # type: ignore[misc]  # known when torch is there
+        def __instancecheck__(cls, value: object) -> bool:
+            return isinstance(value, real)
+
+    class Generator(real, metaclass=Meta):  # type: ignore[misc]
+        def __new__(cls, device: Any = "cpu") -> Any:
+            return real("cpu" if _is_gpu(device) else device)
+
+    return Generator
 
 
 class _Generator:
@@ -204,6 +218,7 @@ def replace(torch: Any, put: Put) -> None:
     put(torch.Tensor, "get_device", lambda tensor: -1 if _place(tensor) == "cpu" else 0)
     put(torch.nn.Module, "to", _hosted(torch.nn.Module.to))
     put(torch.nn.Module, "cuda", lambda module, *arguments, **keywords: module)
+    put(torch, "Generator", _generator_class(torch.Generator))
     put(torch.Tensor, "pin_memory", lambda tensor, *arguments: tensor)
     put(torch.Tensor, "data_ptr", _reaching(torch.Tensor.data_ptr))
     put(torch.Tensor, "record_stream", nothing)

@@ -363,6 +363,13 @@ assert (out.is_cuda, out.device.type, out.get_device(), str(parts[0].device)) ==
 host = out.cpu()
 out.zero_()
 assert host.any() and (host.is_cuda, host.device.type) == (False, "cpu")
+assert isinstance(torch.default_generator, torch.Generator) and (torch.Generator | None)
+assert torch.Generator("cuda").manual_seed(3).initial_seed() == 3
+half = torch.full((1, 2048), 0.001, dtype=torch.float16, device="cuda", requires_grad=True)
+bias = torch.zeros(1, dtype=torch.float16, device="cuda", requires_grad=True)
+rows = torch.nn.functional.layer_norm(half.reshape(2048, 1), (1,), None, bias)
+rows.backward(half.detach().reshape(2048, 1))
+assert abs(bias.grad.item() - 2.05) < 0.01, bias.grad  # float16 alone sums to another number
 print(out[0, :2])
 del parts, x, y
 try:
