@@ -55,7 +55,8 @@ class Driver:
     _alive: ClassVar[dict[int, DeviceAllocation]] = {}
 
     def __init__(self, error: Callable[[str, int], Exception], caller: str) -> None:
-        self.error, self._caller = error, caller
+        self.error: Callable[[str, int], Exception] = error
+        self._caller = caller
         self._contexts: list[int] = []
 
     def function(self, name: str) -> Callable[..., Any]:
@@ -136,7 +137,8 @@ class Driver:
             raise self.error(f"no memory that was allocated begins at {int(pointer):#x}: free it once", INVALID_VALUE)
         allocation.free()
 
-    cuMemFreeHost = cuMemHostUnregister = cuMemFree
+    cuMemFreeHost = cuMemFree
+    cuMemHostUnregister = cuMemFree
 
     def cuMemHostRegister(self, pointer: Any, size: int, flags: Any) -> None:
         array = bytes_at(None, int(pointer), size)

@@ -86,7 +86,10 @@ class Driver(driver_calls.Driver):
     def _destroy(self, handle: Any) -> None:
         self._objects.pop(int(handle), None)
 
-    cuStreamDestroy = cuEventDestroy = cuModuleUnload = cuLibraryUnload = _destroy
+    cuStreamDestroy = _destroy
+    cuEventDestroy = _destroy
+    cuModuleUnload = _destroy
+    cuLibraryUnload = _destroy
 
     # ── device and context ──
 

@@ -211,7 +211,9 @@ class Device:
         contexts()[-1:] = [CONTEXT.handle]
         return CONTEXT if ctx is not None and had else None
 
-    create_context = raising("Device.create_context divides a GPU's multiprocessors by a green context: needs a GPU")
+    create_context: Any = raising(
+        "Device.create_context divides a GPU's multiprocessors by a green context: needs a GPU"
+    )
 
     def create_stream(self, obj: Any = None, options: StreamOptions | None = None) -> Stream:
         """Return a new stream, or the stream that an object with ``__cuda_stream__`` names."""
@@ -245,7 +247,7 @@ class Device:
         """Return an array for textures and surfaces."""
         return OpaqueArray(options)
 
-    create_mipmapped_array = raising(
+    create_mipmapped_array: Any = raising(
         "Device.create_mipmapped_array: the emulator has no mipmaps; use create_opaque_array"
     )
 

@@ -355,7 +355,7 @@ class Graph(MadeByOthers, Closeable):
     def _take(self, builder: GraphBuilder) -> None:
         self._steps, self._first, self._conditions = list(builder.steps), builder.stream, list(builder.conditions)
 
-    __getitem__ = raising("graph[node]: the emulator builds graphs by launches, which make no nodes")
+    __getitem__: Any = raising("graph[node]: the emulator builds graphs by launches, which make no nodes")
 
     def update(self, source: Any) -> None:
         """Take the steps of another builder, which ended building."""

@@ -76,7 +76,7 @@ class Buffer:
             room().register(host)
         return Buffer._of(host, mr, owner)
 
-    from_ipc_descriptor = staticmethod(raising(f"Buffer.from_ipc_descriptor {_OTHER_PROCESS}"))
+    from_ipc_descriptor: Any = staticmethod(raising(f"Buffer.from_ipc_descriptor {_OTHER_PROCESS}"))
     ipc_descriptor: Any = property(raising(f"Buffer.ipc_descriptor {_OTHER_PROCESS}"))
 
     def live_bytes(self) -> Any:
@@ -291,10 +291,10 @@ class _Resource(MemoryResource, Closeable):
     def close(self) -> None:
         """Do nothing: the memory is the emulator's."""
 
-    allocation_handle = property(raising(f"allocation_handle {_OTHER_PROCESS}"))
-    from_allocation_handle = staticmethod(raising(f"from_allocation_handle {_OTHER_PROCESS}"))
-    from_registry = staticmethod(raising(f"from_registry {_OTHER_PROCESS}"))
-    register = staticmethod(raising(f"register {_OTHER_PROCESS}"))
+    allocation_handle: Any = property(raising(f"allocation_handle {_OTHER_PROCESS}"))
+    from_allocation_handle: Any = staticmethod(raising(f"from_allocation_handle {_OTHER_PROCESS}"))
+    from_registry: Any = staticmethod(raising(f"from_registry {_OTHER_PROCESS}"))
+    register: Any = staticmethod(raising(f"register {_OTHER_PROCESS}"))
 
     @property
     def attributes(self) -> Any:

@@ -279,7 +279,7 @@ class ObjectCode(MadeByOthers):
         """Number of the code."""
         return handle_of(self)
 
-    get_module = raising("ObjectCode.get_module returns a module of CUDA's driver, and there is none")
+    get_module: Any = raising("ObjectCode.get_module returns a module of CUDA's driver, and there is none")
 
     def kernels(self) -> list[str]:
         """Return the names of the code's kernels."""
@@ -498,7 +498,7 @@ class Linker(Closeable):
 
     get_info_log = get_error_log
 
-    backend = CompilerBackendType.NVJITLINK
+    backend: Any = CompilerBackendType.NVJITLINK
 
     @classmethod
     def which_backend(cls) -> CompilerBackendType:

@@ -160,4 +160,4 @@ class SMResource(MadeByOthers):
         """Number of the resource."""
         return id(self)
 
-    split = raising("SMResource.split divides a GPU's multiprocessors, and needs a GPU")
+    split: Any = raising("SMResource.split divides a GPU's multiprocessors, and needs a GPU")

@@ -69,7 +69,7 @@ class Event(MadeByOthers, Closeable, EmulatedEvent):
 
     is_ipc_enabled = False
     ipc_descriptor: Any = property(raising("Event is not IPC-enabled", RuntimeError))
-    from_ipc_descriptor = staticmethod(
+    from_ipc_descriptor: Any = staticmethod(
         raising("Event.from_ipc_descriptor needs a GPU's driver: events stay in a process")
     )
 

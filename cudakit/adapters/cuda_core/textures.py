@@ -123,7 +123,9 @@ class ResourceDescriptor:
             raise TypeError(f"from_opaque_array takes an OpaqueArray, got {shortened(array)}")
         return cls._of("array", array, array.format, array.num_channels)
 
-    from_mipmapped_array = staticmethod(raising("ResourceDescriptor.from_mipmapped_array: the emulator has no mipmaps"))
+    from_mipmapped_array: Any = staticmethod(
+        raising("ResourceDescriptor.from_mipmapped_array: the emulator has no mipmaps")
+    )
 
     @classmethod
     def from_linear(

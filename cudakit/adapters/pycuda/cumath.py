@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -12,11 +12,12 @@ from cudakit.adapters.pycuda.array_arithmetic import calculate
 from cudakit.adapters.pycuda.array_class import GPUArray
 from cudakit.errors import ArgumentError
 
+_Map: TypeAlias = Callable[..., GPUArray]
 #: NumPy's names of the functions that are called otherwise there.
 _NUMPY_NAMES = {"asin": "arcsin", "acos": "arccos", "atan": "arctan"}
 
 
-def _unary(name: str) -> Callable[..., GPUArray]:
+def _unary(name: str) -> _Map:
     """Return the function with this name."""
 
     def evaluate(
@@ -73,9 +74,22 @@ def _evaluated(name: str, arrays: Any, out: GPUArray, stream: Any, part: int | N
     return calculate(name, function, arrays, out, stream)
 
 
-fabs, ceil, floor, exp, log, log10, sqrt = map(_unary, ("fabs", "ceil", "floor", "exp", "log", "log10", "sqrt"))
-sin, cos, tan, asin, acos, atan = map(_unary, ("sin", "cos", "tan", "asin", "acos", "atan"))
-sinh, cosh, tanh = map(_unary, ("sinh", "cosh", "tanh"))
+fabs: _Map = _unary("fabs")
+ceil: _Map = _unary("ceil")
+floor: _Map = _unary("floor")
+exp: _Map = _unary("exp")
+log: _Map = _unary("log")
+log10: _Map = _unary("log10")
+sqrt: _Map = _unary("sqrt")
+sin: _Map = _unary("sin")
+cos: _Map = _unary("cos")
+tan: _Map = _unary("tan")
+asin: _Map = _unary("asin")
+acos: _Map = _unary("acos")
+atan: _Map = _unary("atan")
+sinh: _Map = _unary("sinh")
+cosh: _Map = _unary("cosh")
+tanh: _Map = _unary("tanh")
 
 
 def fmod(arg: GPUArray, mod: GPUArray, stream: Any = None) -> GPUArray:

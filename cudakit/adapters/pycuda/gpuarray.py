@@ -48,7 +48,8 @@ def _filled(value: int) -> Callable[..., GPUArray]:
     return make
 
 
-zeros, ones = _filled(0), _filled(1)
+zeros: Callable[..., GPUArray] = _filled(0)
+ones: Callable[..., GPUArray] = _filled(1)
 
 
 def empty_like(other_ary: Any, dtype: Any = None, order: str = "K") -> GPUArray:
@@ -357,7 +358,8 @@ def _extreme_of_two(name: str) -> Callable[..., GPUArray]:
     return choose
 
 
-minimum, maximum = _extreme_of_two("minimum"), _extreme_of_two("maximum")
+minimum: Callable[..., GPUArray] = _extreme_of_two("minimum")
+maximum: Callable[..., GPUArray] = _extreme_of_two("maximum")
 
 # ── reductions ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -453,8 +455,10 @@ def _subset_extreme(name: str) -> Callable[..., GPUArray]:
     return reduce
 
 
-min, max = _reduced_extreme("min"), _reduced_extreme("max")
-subset_min, subset_max = _subset_extreme("min"), _subset_extreme("max")
+min: Callable[..., GPUArray] = _reduced_extreme("min")
+max: Callable[..., GPUArray] = _reduced_extreme("max")
+subset_min: Callable[..., GPUArray] = _subset_extreme("min")
+subset_max: Callable[..., GPUArray] = _subset_extreme("max")
 
 # ── truth values ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -484,4 +488,6 @@ def _logical(name: str, count: int) -> Callable[..., GPUArray]:
     return calculate_truth
 
 
-logical_and, logical_or, logical_not = _logical("logical_and", 2), _logical("logical_or", 2), _logical("logical_not", 1)
+logical_and: Callable[..., GPUArray] = _logical("logical_and", 2)
+logical_or: Callable[..., GPUArray] = _logical("logical_or", 2)
+logical_not: Callable[..., GPUArray] = _logical("logical_not", 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -223,6 +223,16 @@ def _kin(name: str, make: Callable[..., np.ndarray], word: str) -> tuple[Any, An
     return result
 
 
+_Maker: TypeAlias = Callable[..., np.ndarray]
+pagelocked_zeros: _Maker
+pagelocked_empty_like: _Maker
+pagelocked_zeros_like: _Maker
+aligned_zeros: _Maker
+aligned_empty_like: _Maker
+aligned_zeros_like: _Maker
+managed_zeros: _Maker
+managed_empty_like: _Maker
+managed_zeros_like: _Maker
 pagelocked_zeros, pagelocked_empty_like, pagelocked_zeros_like = _kin(
     "pagelocked", pagelocked_empty, "a page-locked host"
 )
