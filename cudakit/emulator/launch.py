@@ -90,7 +90,7 @@ def _texture(value: Any) -> Argument:
 
 
 #: Number in PTX that may be the address of an array.
-_LITERAL = re.compile(rb"(?<![\w.])[1-9]\d{10,18}(?![\w.])")
+_LITERAL = re.compile(rb"[1-9](?<![\w.].)\d{10,18}(?![\w.])")
 
 
 class EmulatedVariables(NamedTuple):

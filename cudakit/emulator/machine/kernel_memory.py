@@ -7,7 +7,17 @@ from graphlib import CycleError, TopologicalSorter
 from typing import NamedTuple
 
 from cudakit.emulator.isa.facts import facts_of, sources, targets
-from cudakit.emulator.ptx.program import Function, Instruction, Pointer, Program, Register, Symbol, Variable, symbols_in
+from cudakit.emulator.ptx.program import (
+    Function,
+    Immediate,
+    Instruction,
+    Pointer,
+    Program,
+    Register,
+    Symbol,
+    Variable,
+    symbols_in,
+)
 
 
 def reachable(program: Program, function: Function) -> list[Function]:
@@ -16,6 +26,8 @@ def reachable(program: Program, function: Function) -> list[Function]:
     A function counts if code calls it by name. If code calls through a pointer, or takes a function's address, every
     function counts whose address the program takes. ptxas counts in the same way.
     """
+    if all(other.is_entry for other in program.functions.values()):
+        return [function]
     reached, open_ = {function.name: function}, [function]
     pointees: set[str] | None = None
     while open_:
@@ -36,8 +48,9 @@ def names_in(function: Function) -> Iterator[str]:
     """Yield names of variables, functions and labels in a function's code."""
     for instr in function.code:
         for operand in instr.operands:
-            for symbol in symbols_in(operand):
-                yield symbol.name
+            if not isinstance(operand, Register | Immediate):  # most are, and have no symbols
+                for symbol in symbols_in(operand):
+                    yield symbol.name
 
 
 def recurses(program: Program, entry: Function) -> bool:
