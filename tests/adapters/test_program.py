@@ -76,10 +76,17 @@ def test_a_program_that_is_wrong(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "app.py:9" in done.stdout
     assert "element 100 is past the end" in done.stdout
-    done = command(tmp_path, PROGRAM, "check", "--json", "app.py", "--", "101")
+    done = command(
+        tmp_path, PROGRAM.replace("import sys", "import sys; print(2)"), "check", "--json", "app.py", "--", "101"
+    )
+    assert done.stderr.startswith("2\n"), "what the program prints is no JSON"
     found = json.loads(done.stdout)
     (fault,) = found["faults"]
     assert (found["ok"], fault["kernel"], Path(fault["file"]).name, fault["line"]) == (False, "scale", "app.py", 9)
+
+
+@pytest.mark.slow
+def test_a_program_that_is_right_in_json(tmp_path: Path) -> None:
     done = command(tmp_path, PROGRAM, "check", "--json", "app.py", "--", "100")
     assert json.loads(done.stdout)["ok"]
     assert done.stderr == "sum 200.0\n"
@@ -409,7 +416,7 @@ def test_programs_of_triton(tmp_path: Path) -> None:
     assert "element 1000 is past the end" in done.stdout
 
 
-@pytest.mark.parametrize("status", [0, 3])
+@pytest.mark.parametrize("status", [pytest.param(0, marks=pytest.mark.slow), 3])
 def test_the_programs_own_status(tmp_path: Path, status: int) -> None:
     assert command(tmp_path, f"raise SystemExit({status})", "check", "app.py").returncode == status
 

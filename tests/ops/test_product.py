@@ -210,8 +210,12 @@ def mish(x: Any) -> Any:
     return x * np.tanh(np.log(1 + np.exp(x)))
 
 
-@pytest.mark.parametrize("by", ["threads", "tiles"])
-@pytest.mark.parametrize("function", [leaky, mish])
+@in_tiers(
+    "by, function",
+    ["threads", "tiles"],
+    [leaky, mish],
+    quick=lambda by, function: (by == "tiles") == (function is mish),
+)
 def test_traced_activations(stream: Any, xp: Any, function: Any, by: Any) -> None:
     if by == "tiles" and why_no_tiles():
         pytest.skip(why_no_tiles())
