@@ -18,10 +18,19 @@ from cudakit.emulator.compiled.emit.warps import is_counted
 from cudakit.emulator.compiled.layout import Layout
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape, Shapes, resized
 from cudakit.emulator.instructions.control import CALLS
-from cudakit.emulator.isa.facts import facts_of, is_atomic, is_strong, sources, targets
+from cudakit.emulator.isa.facts import facts_of, is_atomic, is_strong, targets
 from cudakit.emulator.isa.flow import Flow, ends_block, is_barrier, polling
 from cudakit.emulator.machine.decode import STORAGE, Context, back_branches
-from cudakit.emulator.ptx.program import Function, Immediate, Instruction, Operand, Register, Symbol, symbols_in
+from cudakit.emulator.ptx.program import (
+    Function,
+    Immediate,
+    Instruction,
+    Operand,
+    Register,
+    Symbol,
+    registers_in,
+    symbols_in,
+)
 
 # ── numbers of threads ──
 
@@ -318,14 +327,23 @@ def traits_of(contexts: Sequence[Context]) -> Traits:
     """Return the traits of a kernel, from the contexts of its function and of the functions that it calls."""
     code = [instr for context in contexts for instr in context.function.code]
     return Traits(
-        any(facts_of(instr).warp or any(name.startswith("%lanemask") for name in sources(instr)) for instr in code),
+        any(facts_of(instr).warp or _reads_lane_masks(instr) for instr in code),
         any(
-            is_atomic(instr) and "add" in instr.modifiers and instr.modifiers[-1].startswith(("f", "bf"))
+            "add" in instr.modifiers and instr.modifiers[-1].startswith(("f", "bf")) and is_atomic(instr)
             for instr in code
         ),
         all(map(_is_free, contexts)),
         len(code),
         any(back_branches(context.function) for context in contexts) and not any(map(_has_effects, code)),
+    )
+
+
+def _reads_lane_masks(instr: Instruction) -> bool:
+    """Return whether an instruction reads masks of its lane's neighbours; faster than by `sources`."""
+    return any(
+        register.name.startswith("%lanemask")
+        for operand in instr.operands
+        for register in ((operand,) if isinstance(operand, Register) else registers_in(operand))
     )
 
 
