@@ -295,14 +295,23 @@ class Trials:
         threads = _threads_of(config)
         if threads > _MOST_THREADS:
             return f"left out: {threads:,} threads; at most {_MOST_THREADS:,} are run"
+        blocks = _heap_blocks()
         try:
             kernel(here, config, *arguments)
             here.sync()
+            if (leaked := _heap_blocks() - blocks) > 0:
+                raise EmulationError(f"{kernel.name} leaves {leaked} blocks of the device's heap allocated")
         except EmulationError as error:
             if "steps is used up" in str(error):
                 return f"no finding in the first {_MOST_STEPS:,} steps"
             raise
         return "right"
+
+
+def _heap_blocks() -> int:
+    """Return the number of blocks that kernels of the emulator have allocated and not freed."""
+    limits = face.device_limits()
+    return limits.heap.block_count if limits.has_heap else 0
 
 
 def _threads_of(config: Any) -> int:

@@ -62,6 +62,11 @@ class Heap:
         """True if a block is allocated."""
         return bool(self._blocks)
 
+    @property
+    def block_count(self) -> int:
+        """The number of allocated blocks."""
+        return len(self._blocks)
+
     def saved(self) -> dict[str, Any]:
         """Return a copy of the allocation state, for `restore`; the content of blocks is not copied."""
         return {name: copy.deepcopy(value) for name, value in vars(self).items() if name not in ("data", "address")}
