@@ -134,7 +134,7 @@ class Model(Strategy):
         """Return the Cholesky factor, its inverse times the ranks, and the logarithm of the likelihood."""
         places = self._places(weights, learned)
         factor: Floats = np.linalg.cholesky(kernel(places, places) + NOISE * np.eye(len(learned))).astype(np.float64)
-        scores: Floats = np.linalg.solve(factor, ranks)
+        scores: Floats = np.linalg.solve(factor, ranks).astype(np.float64)
         fit = len(learned) * math.log(scores @ scores / len(learned) + 1e-12) / 2 + np.log(np.diag(factor)).sum()
         return factor, scores, -float(fit + ((weights - self._first) ** 2).sum() / 2)
 
