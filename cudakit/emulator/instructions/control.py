@@ -10,7 +10,7 @@ import ctypes
 import re
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -259,7 +259,7 @@ _CALLS: dict[str, Call] = {
 }  # fmt: skip
 CALLS.update({f"{prefix}{name}": function for prefix in ("cuda", "__cudaCDP2") for name, function in _CALLS.items()})
 #: Functions that write a stream's handle to the address in their first argument.
-STREAM_MAKERS: Final = frozenset(name for name, function in CALLS.items() if function is create_stream)
+STREAM_MAKERS: frozenset[str] = frozenset(name for name, function in CALLS.items() if function is create_stream)
 
 
 # ── control flow ──
