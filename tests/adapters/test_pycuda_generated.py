@@ -243,7 +243,6 @@ def test_a_reduction_takes_in_n_and_numbers() -> None:
         ReductionKernel(np.int32, "0", "a+b", "k", "int k")
 
 
-@pytest.mark.slow
 def test_a_reduction_of_structs() -> None:
     dtype = tools.get_or_register_dtype("minmax", np.dtype([("least", "f4"), ("most", "f4")]))
     kernel = ReductionKernel(

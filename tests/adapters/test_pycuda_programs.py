@@ -18,9 +18,8 @@ PROGRAMS = sorted(path.stem for path in FOLDER.glob("*.py"))
 #: Programs that take a second or more on the emulator.
 DEAR = frozenset(
     {
-        "black_scholes", "complex_kernel", "elementwise_ranges", "k_nearest", "mandelbrot", "monte_carlo_class",
-        "pi_monte_carlo", "random_generators", "reduction_dot", "reduction_minmax_struct", "scan_of_unsigned", "scans",
-        "strided_arrays", "vector_types",
+        "black_scholes", "complex_kernel", "k_nearest", "mandelbrot", "monte_carlo_class", "pi_monte_carlo",
+        "random_generators", "reduction_dot", "scan_of_unsigned", "scans",
     }
 )  # fmt: skip
 
