@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cudakit.adapters import program
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, LaunchError
 from cudakit.streams.devices import has_gpu
 
 pytestmark = pytest.mark.filterwarnings("ignore::cudakit.errors.EmulatorWarning")
@@ -183,3 +183,71 @@ def test_the_commands_run_a_program(command: str) -> None:
     ran = subprocess.run([sys.executable, "-m", "cudakit", command, str(path)], capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     assert "done!" in ran.stdout
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("from_linear(buffer, format=F.FLOAT32, num_channels=3)", "num_channels must be 1, 2 or 4"),
+        ("from_linear(buffer, format='wide', num_channels=1)", "format must be an ArrayFormatType"),
+        ("from_linear(buffer, format=F.FLOAT32, num_channels=1, size_bytes=68)", r"size_bytes=68 exceeds buffer\.size"),
+        ("from_linear(buffer, format=F.FLOAT32, num_channels=1, size_bytes=6)", "multiple of element size"),
+        ("from_linear(x, format=F.FLOAT32, num_channels=1)", "buffer must be a Buffer"),
+        ("from_pitch2d(buffer, **one, width=4, height=2, pitch_bytes=8)", "pitch_bytes=8 is less than a row of 16"),
+        ("from_pitch2d(buffer, **one, width=4, height=5, pitch_bytes=16)", r"exceeds buffer\.size=64"),
+        ("from_pitch2d(buffer, **one, width=0, height=5, pitch_bytes=16)", "width and height are >= 1"),
+    ],
+)
+def test_memory_of_a_texture_is_checked(text: str, message: str) -> None:
+    begin = (
+        "from cuda.core.texture import ResourceDescriptor\nfrom cuda.core.typing import ArrayFormatType as F\n"
+        "buffer, one = device.allocate(64, stream=stream), {'format': F.FLOAT32, 'num_channels': 1}\n"
+    )
+    with pytest.raises((TypeError, ValueError), match=message):
+        run_text(f"{begin}ResourceDescriptor.{text}")
+
+
+DESCRIBED = """
+from cuda.core.utils import StridedMemoryView
+class Described:
+    def __init__(self, address):
+        self.__cuda_array_interface__ = {
+            "shape": (2, 3), "strides": (4, 8), "typestr": "<f4", "data": (address, False), "version": 3,
+        }
+x[...] = cp.arange(32)
+view = StridedMemoryView.from_any_interface(Described(x.data.ptr), -1)
+facts = view.ptr == x.data.ptr, view.shape, view.strides, view.device_id, view.elements().tolist()
+"""
+
+
+@pytest.mark.emulator
+def test_a_view_of_memory_that_an_object_describes() -> None:
+    assert run_text(DESCRIBED)["facts"] == (True, (2, 3), (1, 2), 0, [[0, 2, 4], [1, 3, 5]])
+    with pytest.raises(LaunchError, match="the address 0x1000 of Described is in no live memory"):
+        run_text(f"{DESCRIBED}StridedMemoryView.from_any_interface(Described(4096), -1)")
+
+
+REFUSED = [
+    ("cuMemcpyDtoH(np.zeros(33, 'f'), x.data.ptr, 132)", "INVALID_VALUE", "has no 132 bytes of memory"),
+    ("cuMemcpyHtoD(np.zeros(8, 'f').ctypes.data, np.zeros(8, 'f'), 32)", "INVALID_VALUE", "has no 32 bytes of memory"),
+    ("cuMemFree(4096)", "INVALID_VALUE", "no memory that was allocated begins at 0x1000: free it once"),
+    ("cuEventRecord(77, 0)", "INVALID_HANDLE", "0x4d is no handle of a living Event"),
+    ("cuModuleLoadData(b'.version no')", "INVALID_IMAGE", "INVALID_PTX"),
+    ("cuDeviceGet(1)", "INVALID_DEVICE", "the emulator is one device"),
+]
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize(("call", "name", "message"), REFUSED)
+def test_the_driver_says_why_it_refuses(call: str, name: str, message: str) -> None:
+    text = "from cuda.bindings import driver\nanswer = driver.{}\nwhy = driver.cuGetErrorString(answer[0])[1].decode()"
+    names = run_text(text.format(call))
+    assert names["answer"][0].name == f"CUDA_ERROR_{name}"
+    assert message in names["why"]
+
+
+@pytest.mark.emulator
+def test_a_call_of_the_driver_that_the_emulator_lacks() -> None:
+    with pytest.raises(LaunchError, match="the program calls cuMemMap of the CUDA driver, which the emulator lacks"):
+        run_text("from cuda.bindings import driver\ndriver.cuMemMap(0, 0, 0, 0, 0)")

@@ -316,6 +316,69 @@ class Driver(driver_calls.Driver):
         kernel.checked(stream_of_handle(int(stream)), launch, *arguments)
 
 
+#: Functions of the runtime whose names differ from the driver's in more than ``cuda``.
+_RUNTIME_NAMES = {
+    "cudaFree": "cuMemFree", "cudaMallocHost": "cuMemAllocHost", "cudaFreeHost": "cuMemFreeHost",
+    "cudaFreeAsync": "cuMemFreeAsync", "cudaMemset": "cuMemsetD8", "cudaMemsetAsync": "cuMemsetD8Async",
+    "cudaDeviceSynchronize": "cuCtxSynchronize", "cudaGetDeviceCount": "cuDeviceGetCount",
+    "cudaGetDevice": "cuCtxGetDevice", "cudaStreamCreateWithFlags": "cuStreamCreate",
+    "cudaEventCreateWithFlags": "cuEventCreate",
+}  # fmt: skip
+
+
+class Runtime:
+    """Functions of the CUDA runtime whose arguments differ from the driver's. The others are the driver's own."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+
+    def function(self, name: str) -> Callable[..., Any]:
+        """Return the runtime's function with a name.
+
+        Raises
+        ------
+        CoreError
+            For a function that the emulator lacks.
+        """
+        function: Callable[..., Any] | None = getattr(self, name, None)
+        return function or self._driver.function(_RUNTIME_NAMES.get(name) or name.replace("cuda", "cu", 1))
+
+    def cudaSetDevice(self, number: int) -> None:
+        self._driver.cuCtxSetCurrent(self._driver.cuDevicePrimaryCtxRetain(self._driver.cuDeviceGet(number)))
+
+    def cudaMemcpy(self, target: Any, source: Any, size: int, direction: Any) -> None:
+        self._driver.function("cuMemcpy" + _SIDES[int(direction)])(target, source, size)
+
+    def cudaMemcpyAsync(self, target: Any, source: Any, size: int, direction: Any, stream: Any) -> None:
+        self._driver.function(f"cuMemcpy{_SIDES[int(direction)]}Async")(target, source, size, stream)
+
+    def cudaDeviceGetAttribute(self, code: Any, device: Any) -> int:
+        return self._driver.cuDeviceGetAttribute(binding().CUdevice_attribute(int(code)), device)
+
+    def cudaMalloc(self, size: int) -> int:
+        return int(self._driver.cuMemAlloc(size))
+
+    def cudaMallocAsync(self, size: int, stream: Any) -> int:
+        return int(self._driver.cuMemAlloc(size))
+
+    def cudaMallocManaged(self, size: int, flags: int) -> int:
+        return int(self._driver.cuMemAllocManaged(size, flags))
+
+    def cudaStreamCreate(self) -> Any:
+        return self._driver.cuStreamCreate(0)
+
+    def cudaEventCreate(self) -> Any:
+        return self._driver.cuEventCreate(0)
+
+    def cudaGetErrorName(self, code: Any) -> bytes:
+        return str(code.name).encode()
+
+    def cudaGetErrorString(self, code: Any) -> bytes:
+        return _LAST.get(int(code), "").encode() or self.cudaGetErrorName(code)
+
+
+#: Sides of the runtime's copies, by their number: its enum of directions.
+_SIDES = ("", "HtoD", "DtoH", "DtoD", "")
 #: Messages of the last refusals, by code: `cuGetErrorString` says them.
 _LAST: dict[int, str] = {}
 
@@ -341,7 +404,9 @@ def _code(image: Any) -> ObjectCode:
     if data.startswith(_ELF):
         data = data[: _size_of_elf(data)]
     with _refused(_INVALID_IMAGE):
-        return ObjectCode.from_cubin(data) if data.startswith(_ELF) else ObjectCode.from_ptx(data)
+        code = ObjectCode.from_cubin(data) if data.startswith(_ELF) else ObjectCode.from_ptx(data)
+        code.kernels()  # a text that is no PTX is refused now
+        return code
 
 
 def _size_of_elf(header: bytes) -> int:
@@ -368,6 +433,13 @@ def _bytes_of_arguments(kernel: Kernel, values: Any) -> list[bytes]:
 
 
 _DRIVER: Driver = Driver()
+_RUNTIME = Runtime(_DRIVER)
+
+
+def _result_codes(is_runtime: bool) -> Any:
+    from cuda.bindings import driver, runtime
+
+    return runtime.cudaError_t if is_runtime else driver.CUresult
 
 
 def call(module: str, real: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -384,16 +456,23 @@ def call(module: str, real: Any, arguments: tuple[Any, ...], keywords: dict[str,
     """
     if module == "cuda.bindings.nvrtc":
         return _machine_code(real, *arguments)
-    function = _DRIVER.function(real.__name__)
+    is_runtime = module == "cuda.bindings.runtime"
+    function = (_RUNTIME if is_runtime else _DRIVER).function(real.__name__)
     if keywords:
         arguments = inspect.signature(real).bind(*arguments, **keywords).args
-    codes = binding().CUresult
+    codes = _result_codes(is_runtime)
     try:
         result = function(*arguments)
     except Refusal as error:
         _LAST[error.code] = str(error)
-        return codes(error.code), None
+        return (codes(error.code), *[None] * _results_of(function))
     return (codes(0), *(result if isinstance(result, tuple) else () if result is None else (result,)))
+
+
+def _results_of(function: Any) -> int:
+    """Return how many results a function has, beside the code: its annotation says it."""
+    text = str(getattr(function, "func", function).__annotations__.get("return"))
+    return 0 if text == "None" else text.count(",") + 1
 
 
 def _machine_code(real: Any, program: Any, code: Any) -> Any:

@@ -187,7 +187,7 @@ class GraphBuilder(MadeByOthers):
         if self._state == _ENDED:
             raise RuntimeError("Cannot resume building after building has ended.")
         if self.is_building:
-            raise RuntimeError("the graph is being built already")
+            raise RuntimeError("Graph builder is already building.")
         self._record()
         return self
 

@@ -477,7 +477,7 @@ class Linker(Closeable):
 
     def __init__(self, *object_codes: ObjectCode, options: Any = None) -> None:
         if not object_codes:
-            raise ValueError("Linker takes at least one ObjectCode")
+            raise ValueError("At least one ObjectCode object must be provided to Linker")
         for code in object_codes:
             if not isinstance(code, ObjectCode):
                 raise TypeError(f"Linker takes ObjectCode, got {shortened(code)}")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from cuda.core import TensorMapDescriptorOptions
 from cuda.core.texture import OpaqueArrayOptions, TextureObjectOptions
+from cuda.core.typing import ArrayFormatType
 
 from cudakit.adapters.cuda_core.faults import Closeable, CoreError, of_options, raising
 from cudakit.adapters.cuda_core.memory import Buffer
@@ -76,19 +77,19 @@ class OpaqueArray(_Closeable):
         else:
             host = other if isinstance(other, np.ndarray) else np.frombuffer(other, np.uint8)
             flat = host.reshape(-1).view(np.uint8)
-        if flat.size != self.size_bytes:
-            raise ValueError(f"the array has {self.size_bytes} bytes, got {flat.size}")
-        shaped = np.asarray(flat).view(np.ndarray).view(self.dtype).reshape(values.shape)
+        if flat.size < self.size_bytes:
+            raise ValueError(f"{flat.size} bytes are smaller than the array extent of {self.size_bytes} bytes")
+        shaped = np.asarray(flat)[: self.size_bytes].view(np.ndarray).view(self.dtype).reshape(values.shape)
         target = stream_of(stream, "copy")
         into, source = (values, shaped) if is_source else (shaped, values)
         memory.copy(into, source, target)
 
     def copy_from(self, src: Any, *, stream: Any) -> None:
-        """Copy from a buffer or from host memory of the same size."""
+        """Copy from a buffer or from host memory, whose first bytes are taken."""
         self._copy(src, stream, True)
 
     def copy_to(self, dst: Any, *, stream: Any) -> Any:
-        """Copy to a buffer or to host memory of the same size, and return it."""
+        """Copy to the first bytes of a buffer or of host memory, and return it."""
         self._copy(dst, stream, False)
         return dst
 
@@ -132,7 +133,14 @@ class ResourceDescriptor:
         cls, buffer: Buffer, *, format: Any, num_channels: int, size_bytes: int | None = None
     ) -> ResourceDescriptor:
         """Return the memory of a buffer, in one dimension."""
+        element = _element_bytes(buffer, format, num_channels)
         size = buffer.size if size_bytes is None else size_bytes
+        if size > buffer.size:
+            raise ValueError(f"size_bytes={size} exceeds buffer.size={buffer.size}")
+        if size < element or size % element:
+            raise ValueError(
+                f"a texture has at least one element, and a multiple of element size ({element}), got {size} bytes"
+            )
         return cls._of("linear", buffer, format, num_channels, size_bytes=size)
 
     @classmethod
@@ -140,6 +148,13 @@ class ResourceDescriptor:
         cls, buffer: Buffer, *, format: Any, num_channels: int, width: int, height: int, pitch_bytes: int
     ) -> ResourceDescriptor:
         """Return the memory of a buffer, in rows that are `pitch_bytes` apart."""
+        row = width * _element_bytes(buffer, format, num_channels)
+        if width < 1 or height < 1:
+            raise ValueError(f"width and height are >= 1, got {width} and {height}")
+        if pitch_bytes < row:
+            raise ValueError(f"pitch_bytes={pitch_bytes} is less than a row of {row} bytes")
+        if pitch_bytes * (height - 1) + row > buffer.size:
+            raise ValueError(f"{height} rows of pitch_bytes={pitch_bytes} exceeds buffer.size={buffer.size}")
         sizes = {"width": width, "height": height, "pitch_bytes": pitch_bytes}
         return cls._of("pitch2d", buffer, format, num_channels, **sizes)
 
@@ -160,6 +175,17 @@ class ResourceDescriptor:
             )
         shape = (int(self.width or 0), int(self.height or 0))
         return plain[: row * shape[1]].view(dtype).reshape(_shaped(shape, channels))
+
+
+def _element_bytes(buffer: Any, format: Any, num_channels: Any) -> int:
+    """Return the bytes of an element with all its channels, or raise for what cuda.core refuses."""
+    if not isinstance(buffer, Buffer):
+        raise TypeError(f"buffer must be a Buffer, got {shortened(buffer)}")
+    if not isinstance(format, ArrayFormatType):
+        raise ValueError(f"format must be an ArrayFormatType, got {shortened(format)}")
+    if num_channels not in (1, 2, 4):
+        raise ValueError(f"num_channels must be 1, 2 or 4, got {shortened(num_channels)}")
+    return int(np.dtype(str(format)).itemsize * num_channels)
 
 
 class TextureObject(_Closeable):
@@ -195,7 +221,7 @@ class SurfaceObject(_Closeable):
 
     def __init__(self, resource: ResourceDescriptor) -> None:
         if resource.kind != "array" or not resource.source.is_surface_load_store:
-            raise ValueError("a surface is of an OpaqueArray that was made with is_surface_load_store=True")
+            raise ValueError("a surface is array-backed: its OpaqueArray was made with is_surface_load_store=True")
         self.resource, self._emulated = resource, resource.source._emulated
 
 
@@ -222,8 +248,10 @@ class TensorMapDescriptor:
             options = of_options(TensorMapDescriptorOptions, options, "TensorMapDescriptor options")
             box_dim = options.box_dim
             keywords = {name: getattr(options, name) for name in (*_WORDS, "element_strides", "data_type")}
-        if keywords.pop("data_type", None) is not None:
-            raise CoreError("as_tensor_map: the emulator takes the array's own dtype, and no data_type")
+        data_type = keywords.pop("data_type", None)
+        name = "" if data_type is None else getattr(data_type, "name", None) or np.dtype(data_type).name
+        if name and name.lower() != array.dtype.name:
+            raise CoreError(f"as_tensor_map: the emulator takes the array's own dtype, got data_type={name}")
         steps = keywords.pop("element_strides", None)
         words = {name: _WORDS[name][value.name] for name, value in keywords.items() if value is not None}
         words = {"fill" if name == "oob_fill" else name: word for name, word in words.items()}

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from cudakit.adapters.cuda_core.faults import CoreError
-from cudakit.adapters.cuda_core.memory import Buffer
+from cudakit.adapters.cuda_core.memory import Buffer, array_at
 from cudakit.adapters.cuda_core.parts import parts
 from cudakit.adapters.cuda_core.streams import stream_of
 from cudakit.emulator.face import DeviceArray, as_device, room
@@ -35,12 +37,17 @@ class StridedMemoryView:
         self._take(obj, _host(obj))
 
     _itemsize: int | None = None
+    _given_layout: Any = None
+
+    @property
+    def _layout(self) -> Any:
+        return self._given_layout or _layout_of(self.shape, self.strides, self._array.itemsize)
 
     def _take(self, obj: Any, array: np.ndarray) -> None:
         self.exporting_obj, self._array = obj, array
         self.readonly: bool = not array.flags.writeable
         self.ptr: int = pointer_of(array)
-        is_of_device = isinstance(obj, DeviceArray | Buffer)
+        is_of_device = isinstance(obj, DeviceArray | Buffer) or _is_described(obj)
         self.is_device_accessible: bool = is_of_device or (array.nbytes > 0 and room().at(self.ptr) is not None)
         self.device_id = 0 if is_of_device else -1
 
@@ -67,21 +74,25 @@ class StridedMemoryView:
 
     @property
     def strides(self) -> tuple[int, ...] | None:
-        """Strides in elements; None for elements in C order without gaps."""
+        """Strides in elements; None for elements in C order without gaps, unless they were given."""
+        if self._given_layout is not None:
+            strides: tuple[int, ...] | None = self._given_layout.strides
+            return strides
         if self._array.flags.c_contiguous:
             return None
         return tuple(step // max(1, self._array.itemsize) for step in self._array.strides)
 
     def view(self, layout: Any = None, dtype: Any = None) -> Any:
         """Return a view of the same memory with another layout or dtype."""
-        array = self._array
-        if layout is not None:
-            element = np.dtype(dtype or array.dtype)
-            steps = tuple(step * element.itemsize for step in layout.strides)
-            array = np.lib.stride_tricks.as_strided(array.view(element), tuple(layout.shape), steps)
-        elif dtype is not None:
-            array = array.view(dtype)
-        return self._of(self.exporting_obj, array)
+        element = np.dtype(dtype or self._array.dtype)
+        if layout is None:
+            return self._of(self.exporting_obj, self._array.view(element))
+        steps = [step * layout.itemsize for step in layout.strides or ()] or None
+        address = self.ptr + layout.slice_offset_in_bytes
+        interface = {"shape": tuple(layout.shape), "strides": steps and tuple(steps), "typestr": element.str}
+        view = self._of(self.exporting_obj, _array_of(self._array, interface, address, self.readonly))
+        view._given_layout = layout
+        return view
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (2, 0) if self.device_id == 0 else (1, 0)
@@ -134,7 +145,7 @@ class StridedMemoryView:
     ) -> StridedMemoryView:
         """Return a view of a buffer; strides are in elements."""
         if dtype is None and itemsize is None:
-            raise ValueError("from_buffer takes itemsize or dtype")
+            raise ValueError("from_buffer: itemsize or dtype must be specified")
         element = np.dtype(dtype if dtype is not None else f"V{itemsize}")
         if itemsize is not None and itemsize != element.itemsize:
             raise ValueError(f"itemsize ({itemsize}) does not match dtype.itemsize ({element.itemsize})")
@@ -147,6 +158,8 @@ class StridedMemoryView:
         array.flags.writeable = not is_readonly
         view: StridedMemoryView = cls._of(buffer, array)
         view._itemsize = itemsize if dtype is None else None
+        if strides is not None:
+            view._given_layout = _layout_of(shape, strides, element.itemsize)
         return view
 
     def copy_from(self, other: Any, stream: Any, allocator: Any = None, blocking: Any = None) -> None:
@@ -160,6 +173,11 @@ class StridedMemoryView:
     def as_tensor_map(self, *arguments: Any, **keywords: Any) -> Any:
         """Return a tensor map of the view, for copies of boxes (TMA)."""
         return parts.TensorMapDescriptor.of_elements(self._array, *arguments, **keywords)
+
+
+def _layout_of(shape: Sequence[int], strides: Sequence[int] | None, itemsize: int) -> Any:
+    layout: Any = vars(importlib.import_module("cuda.core._layout"))["_StridedLayout"]  # it has no public name
+    return layout(tuple(shape), None if strides is None else tuple(strides), itemsize)
 
 
 def _require_stream(stream_ptr: Any) -> None:
@@ -176,11 +194,44 @@ def _host(obj: Any) -> np.ndarray:
         if isinstance(obj, DeviceArray) and obj.nbytes and room().at(pointer_of(obj)) is None:
             _ = obj.data  # kernels reach the memory by its address from now on
         return array
+    if _is_described(obj):
+        return _described(obj)
     if hasattr(obj, "__array_interface__"):
         return np.asarray(obj)
     if hasattr(obj, "__dlpack__"):
         return np.from_dlpack(obj)
     raise CoreError(f"the memory of {type(obj).__name__} is not the host's nor the emulator's: {shortened(obj)}")
+
+
+def _is_described(obj: Any) -> bool:
+    """Return whether an object of another library says by ``__cuda_array_interface__`` where its memory is."""
+    return not isinstance(obj, np.ndarray) and hasattr(obj, "__cuda_array_interface__")
+
+
+def _described(obj: Any) -> np.ndarray:
+    """Return the device's memory that an object describes, as an array that keeps the object alive.
+
+    Raises
+    ------
+    CoreError
+        If the device has no memory there.
+    """
+    interface = dict(obj.__cuda_array_interface__)
+    address, is_read_only = interface["data"]
+    if address and 0 not in interface["shape"] and array_at(address) is None:
+        raise CoreError(
+            f"the address {address:#x} of {type(obj).__name__} is in no live memory of the device: {shortened(obj)}"
+        )
+    if not address or 0 in interface["shape"]:
+        return np.empty(interface["shape"], interface["typestr"])
+    return _array_of(obj, interface, address, is_read_only)
+
+
+def _array_of(owner: Any, interface: Mapping[str, Any], address: int, is_read_only: bool) -> np.ndarray:
+    """Return an array of memory at an address, which `owner` keeps alive, with an interface's shape and strides."""
+    described = {key: interface[key] for key in ("shape", "typestr", "strides") if key in interface}
+    data = {**described, "data": (address, is_read_only), "version": 3}
+    return np.asarray(SimpleNamespace(owner=owner, __array_interface__=data))
 
 
 class Proxy:
