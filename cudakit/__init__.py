@@ -23,7 +23,7 @@ This page is a tour. ``help(ck.Kernel)``, ``help(ck.ops)`` and so on explain eac
 - Process many items on several streams: `Pipeline`, with sources and sinks in `pipeline`. Use many processes, by Dask
   or Ray: `scale`.
 - Capture calls once and launch them again: `capture`, which makes a `Graph`.
-- Find the fastest variant of a kernel: `tune`.
+- Find the fastest variant of a kernel: `tune`, more in `tuning`.
 - Measure and trace: `Timer`, `trace`. See and steer the order between streams: `hazards`.
 - Test kernels: `check` finds races and other faults on the emulator, `prove` covers all sizes at once, `testing` has
   strategies for hypothesis. A pytest plugin has fixtures.
@@ -79,6 +79,7 @@ if TYPE_CHECKING:
         scale,
         testing,
         torch,
+        tuning,
     )
     from cudakit.emulator.face import check
     from cudakit.generate.elementwise import elementwise
@@ -104,12 +105,12 @@ __all__ = [
     "device_limits", "elementwise", "empty", "emulator", "errors", "fuse", "generate", "has_gpu", "hazards", "jax",
     "math", "memory", "ops", "pipeline", "prewarm", "prove", "random", "reduction", "scale", "scan", "show_config",
     "stencil", "stream", "surface", "tensor_map", "testing", "texture", "to_device", "to_host", "torch", "trace",
-    "tune", "using",
+    "tune", "tuning", "using",
 ]  # fmt: skip
 
 _MODULES = (
     "adapters", "emulator", "generate", "hazards", "jax", "math", "memory", "ops", "pipeline", "random", "scale",
-    "testing", "torch",
+    "testing", "torch", "tuning",
 )  # fmt: skip
 _LATER = {
     "Graph": "graphs",

@@ -65,7 +65,7 @@ SUBJECTS = {
         "Timing",
         "Measure a call, record what ran when, and find the fastest variant.",
         "Timer trace tune",
-        "hazards",
+        "hazards tuning",
     ),
     "checks": (
         "Checks and proofs",

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from cudakit.errors import CudakitError
-from cudakit.jit.cache.cache import default_cache
 from cudakit.tuning.by_size import TunedKernel
-from cudakit.tuning.kept import Records
+from cudakit.tuning.kept import Records, records
 from cudakit.tuning.tune import Progress
 
 _BAR = 20
@@ -21,14 +20,14 @@ _BAR = 20
 
 def run(options: argparse.Namespace) -> int:
     """Carry out ``cudakit tune``. Return the exit status."""
-    records = Records(default_cache().folder)
+    folder = records()
     if options.list:
-        return _list(records, options.json)
+        return _list(folder, options.json)
     if options.export_to is not None:
-        print(f"wrote {records.export_to(options.export_to)} results to {options.export_to}")
+        print(f"wrote {folder.export_to(options.export_to)} results to {options.export_to}")
         return 0
     if options.import_from is not None:
-        print(f"read {records.import_from(options.import_from)} results from {options.import_from}")
+        print(f"read {folder.import_from(options.import_from)} results from {options.import_from}")
         return 0
     kernel = _kernel(options.kernel)
     changes = {name: getattr(options, name) for name in ("budget", "strategy", "objective", "seed")}
@@ -72,8 +71,8 @@ def _sizes(text: str) -> list[Any]:
     return [row[0] if len(row) == 1 else row for row in rows]
 
 
-def _list(records: Records, as_json: bool) -> int:
-    rows = dict(records)
+def _list(folder: Records, as_json: bool) -> int:
+    rows = dict(folder)
     if as_json:
         print(json.dumps(rows, indent=1))
         return 0

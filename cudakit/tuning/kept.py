@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from cudakit.errors import ArgumentError, CacheWarning
-from cudakit.jit.cache.cache import cache_at
+from cudakit.jit.cache.cache import cache_at, default_cache
 from cudakit.jit.cache.stages import first_request
 from cudakit.jit.cache.store import Store, hold
 from cudakit.jit.compile.nvrtc import Request, digest_of
@@ -100,9 +100,17 @@ class Records:
         return len(pairs)
 
 
+def records() -> Records:
+    """Return the results that are kept in the user's cache folder."""
+    return _records_in(default_cache().folder)
+
+
 def records_of(kernel: Any) -> Records:
     """Return the records of a kernel: beside the code that it is compiled to."""
-    folder = cache_at(kernel.options.cache).folder
+    return _records_in(cache_at(kernel.options.cache).folder)
+
+
+def _records_in(folder: Path | None) -> Records:
     return _RECORDS.setdefault(folder, Records(folder))
 
 

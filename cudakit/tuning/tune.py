@@ -19,6 +19,7 @@ from cudakit.tuning.candidate import Candidate, none_right
 from cudakit.tuning.compiling import Ahead
 from cudakit.tuning.isolated import IsolatedTrials
 from cudakit.tuning.objectives import objective_of
+from cudakit.tuning.replay import replay
 from cudakit.tuning.search import DEFAULT, strategy_of
 from cudakit.tuning.space import Point, Restriction, Space
 from cudakit.tuning.strategy import Strategy
@@ -286,3 +287,6 @@ def _search(
                 progress(Progress(candidate, best, len(trials.candidates), total, time.monotonic() - begun))
         except KeyboardInterrupt:
             return "interrupted"
+
+
+tune.replay = replay  # type: ignore[attr-defined]

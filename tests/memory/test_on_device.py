@@ -432,13 +432,23 @@ def test_bare_copies_go_in_the_direction_of_their_arrays(gpu: Gpu, stream: Strea
 # ── managed memory ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Buffer:
-    """cuda.core's buffer of managed memory."""
+class Managed:
+    """CuPy's managed memory."""
 
     def __init__(self, size: int) -> None:
         self.memory, self.size = np.zeros(size, np.uint8), size
-        self.handle = self.memory.ctypes.data
-        self.moved: list[Any] = []
+        self.ptr = self.memory.ctypes.data
+
+
+class Buffer:
+    """cuda.core's buffer around managed memory."""
+
+    moved: list[Any]
+
+    @classmethod
+    def from_handle(cls, address: int, size: int, owner: Any) -> Buffer:
+        assert (owner.memory.ptr, owner.size) == (address, size)
+        return cls()
 
     def prefetch(self, to: Any, stream: Any) -> None:
         self.moved.append((type(to).__name__, stream))
@@ -446,24 +456,23 @@ class Buffer:
 
 @pytest.fixture
 def resource(monkeypatch: pytest.MonkeyPatch) -> Any:
-    found = SimpleNamespace(made=[])
+    sizes: list[int] = []
 
-    def allocate(size: int, stream: Any) -> Buffer:
-        found.made.append((size, stream))
-        return Buffer(size)
+    def allocate(size: int) -> Managed:
+        sizes.append(size)
+        return Managed(size)
 
-    found.allocate = allocate
-    monkeypatch.setattr(device_memory, "_managed_resource", lambda: found)
+    monkeypatch.setattr(device_memory.cupy.cuda, "ManagedMemory", allocate, raising=False)
     monkeypatch.setattr(device_memory, "free_on_device", lambda: (1000, 2000))
-    return found
+    return sizes
 
 
 def test_managed_memory_is_counted_while_it_lives(gpu: Gpu, stream: Stream, resource: Any) -> None:
     made = BACKEND.empty((10, 5), np.dtype("f4"), "managed", stream)
     assert (made.shape, made.dtype) == ((10, 5), np.float32)
-    assert resource.made == [(200, stream)]
+    assert resource == [200]
     other = BACKEND.empty((0,), np.dtype("f4"), "managed", stream)
-    assert resource.made[-1] == (1, stream)
+    assert resource == [200, 1]
     assert accounting.ledger.managed == {0: 201}
     del made
     assert accounting.ledger.managed == {0: 1}
@@ -490,11 +499,12 @@ def test_managed_arrays_are_moved_and_others_are_not(
     core = pytest.importorskip("cuda.core")
     monkeypatch.setattr(core, "Device", type("Device", (), {"__init__": lambda self, number: None}))
     monkeypatch.setattr(core, "Host", type("Host", (), {}))
+    monkeypatch.setattr(core, "ManagedBuffer", Buffer)
+    monkeypatch.setattr(Buffer, "moved", [], raising=False)
     made = BACKEND.empty((10,), np.dtype("f4"), "managed", stream)
     BACKEND.prefetch(made, stream, "device")
     BACKEND.prefetch(made, stream, "host")
-    buffer = accounting.ledger.buffers[made.data.mem.ptr].buffer
-    assert buffer.moved == [("Device", stream), ("Host", stream)]
+    assert Buffer.moved == [("Device", stream), ("Host", stream)]
     for other in (gpu.array(numbers(3)), numbers(3)):
         with pytest.raises(ck.ArgumentError, match="prefetch takes an array of"):
             BACKEND.prefetch(other, stream, "device")

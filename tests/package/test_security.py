@@ -14,7 +14,12 @@ KNOWN = {
         "streams/process.py",  # Python text that cudakit has generated
         "adapters/program.py",  # the user's own program, in `cudakit run`, `check`, `inspect` and `debug`
     },
-    "eval": {"arrays/replay.py", "jit/launch/bind.py", "tuning/by_size.py"},  # likewise
+    "eval": {
+        "arrays/replay.py",
+        "jit/launch/bind.py",
+        "tuning/by_size.py",  # likewise
+        "tuning/expression.py",  # restrictions of files, whose syntax is checked node by node
+    },
     "pickle.load": {"jit/cache/prewarm.py", "jit/compile/worker.py", "tuning/isolated.py"},
     "pickle.loads": {"jit/compile/worker.py"},
     "subprocess.Popen": {

@@ -20,7 +20,7 @@ TOP = """
     Plan RangeError TemplateError Timer UnknownNameError adapters allocated capture check config cover device_limits
     elementwise empty emulator errors fuse generate has_gpu hazards jax math memory ops pipeline prewarm prove random
     reduction scale scan show_config stencil stream surface tensor_map testing texture to_device to_host torch trace
-    tune using
+    tune tuning using
 """
 MODULES = {
     "adapters": "from_cupy from_numba from_triton pycuda run",
@@ -33,6 +33,10 @@ MODULES = {
     "hazards": "Dependency Party Report foreign manual ordered trace",
     "jax": "call",
     "math": "Entry MISSING TABLE Ufunc",
+    "tuning": """
+        Candidate Expression Progress Recorded Records Replay Space Tuned TunedKernel read read_t1 records replay
+        write_cache write_t1 write_t4
+    """,
     "memory": """
         Report allocated copy empty empty_pitched host_view limit prefetch register report to_device to_host trim
     """,

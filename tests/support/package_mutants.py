@@ -106,6 +106,7 @@ TEMPLATES = {
     "attention": ("ops/test_attention.py",),
     "cast": ("ops/test_cast.py",),
     "compact": ("ops/test_select.py",),
+    "compare": ("templates/test_compare.py",),
     "concatenate": ("ops/test_move.py",),
     "count": ("ops/test_count.py",),
     "equalize": ("ops/test_geometry.py",),
