@@ -143,19 +143,22 @@ def _score(space: Recording, curves: np.ndarray, evaluations: int) -> float:
 
 
 class _Peers:
-    """Kernel Tuner's strategies, on its simulation runner; spaces are made once."""
+    """Kernel Tuner's strategies, on its simulation runner; each search has a space of its own."""
 
     def __init__(self, evaluations: int) -> None:
         self.evaluations = evaluations
-        self._spaces: dict[str, tuple[Any, dict[str, Any]]] = {}
+        self._caches: dict[str, dict[str, Any]] = {}
 
     def search(self, space: Recording, name: str, seed: int) -> list[float]:
         """Return the best time after each evaluation; the last is repeated where the strategy ends early."""
         from kernel_tuner import util
         from kernel_tuner.interface import Options, strategy_map
         from kernel_tuner.runners.simulation import SimulationRunner
+        from kernel_tuner.searchspace import Searchspace
 
-        points, cache = self._space(space)
+        cache = self._cache(space)
+        points = Searchspace(dict(space.record.parameters or {}), space.conditions, 1 << 30)  # it remembers neighbours
+        assert points.size == len(cache), f"{space.name}: {points.size} points, {len(cache)} recorded"
         device = Options(quiet=True, device=0, platform=0, compiler=None, compiler_options=None)
         runner = SimulationRunner(None, Options(kernel_name="", arguments=[]), device, 1, None)
         options = Options(strategy_options=Options(max_fevals=self.evaluations), max_fevals=self.evaluations)
@@ -174,12 +177,11 @@ class _Peers:
         best = np.minimum.accumulate(times)
         return [*best, *[best[-1]] * (self.evaluations - len(best))]
 
-    def _space(self, space: Recording) -> tuple[Any, dict[str, Any]]:
-        """Return Kernel Tuner's space, and its cache."""
+    def _cache(self, space: Recording) -> dict[str, Any]:
+        """Return Kernel Tuner's cache."""
         from kernel_tuner import util
-        from kernel_tuner.searchspace import Searchspace
 
-        if space.name not in self._spaces:
+        if space.name not in self._caches:
             errors = {"compile": util.CompilationFailedConfig, "runtime": util.RuntimeFailedConfig}
             cache = {}
             for point, value, invalidity in space.record.measurements:
@@ -188,10 +190,8 @@ class _Peers:
                     entry["time"] = entry["__error__"] = errors.get(invalidity, util.InvalidConfig)()
                 times = ("compile_time", "verification_time", "benchmark_time", "strategy_time", "framework_time")
                 cache[",".join(map(str, point.values()))] = entry | dict.fromkeys(times, 0)
-            points = Searchspace(dict(space.record.parameters or {}), space.conditions, 1 << 30)
-            assert points.size == len(cache), f"{space.name}: {points.size} points, {len(cache)} recorded"
-            self._spaces[space.name] = points, cache
-        return self._spaces[space.name]
+            self._caches[space.name] = cache
+        return self._caches[space.name]
 
 
 class _Visited(set[str]):

@@ -5,7 +5,7 @@ The model is a Gaussian process on ranks of values (Rasmussen and Williams, Gaus
 of Global Optimization 13, 1998). A point without a result counts as measured with its expected value, so several can
 be asked for at a time.
 
-A value's features are general: a number's logarithm, how often 2 divides it, and which value it is. Names mean
+A value's features are general: a number's logarithm, whether it is a power of two, and which value it is. Names mean
 nothing. The first weights of the features fit recorded kernels well; they are adapted to the results.
 """
 
@@ -25,7 +25,9 @@ from cudakit.tuning.strategy import Strategy, latin_order
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.intp]
 #: Points of the Latin hypercube that is measured first.
-FIRST = 10
+FIRST = 14
+#: How much farther a point of the hypercube is for each value that is no power of two, of a parameter that has some.
+ODD = 0.3
 #: Results that the model learns from: the best half of them, and the latest.
 MEMORY = 200
 #: Random candidates, beside the neighbours of the best points.
@@ -39,7 +41,7 @@ NOISE = 1e-3
 #: Values of a parameter, up to which each value is a feature by itself.
 LONGEST = 64
 #: Logarithms of the first weights.
-LOGARITHM, POWER_OF_TWO, VALUE, VALUE_OF_TWO = -0.9, -1.45, -2.5, -2.25
+LOGARITHM, POWER_OF_TWO, VALUE, VALUE_OF_TWO = -0.9, -0.5, -2.5, -2.25
 
 
 class Model(Strategy):
@@ -47,7 +49,9 @@ class Model(Strategy):
 
     def __init__(self, space: Space, seed: int = 0) -> None:
         super().__init__(space, seed)
-        self._order = latin_order(space, self.rows, seed, FIRST)
+        odd = [~powers & powers.any() for powers in map(are_powers, space.values)]
+        far = ODD * np.sum([values[self.rows[:, axis]] for axis, values in enumerate(odd)], axis=0)
+        self._order = latin_order(space, self.rows, seed, FIRST, far)
         features = [(axis, *feature) for axis, row in enumerate(space.values) for feature in features_of(row)]
         self._axes = [axis for axis, _, _ in features]
         self._features = [feature for _, feature, _ in features]
@@ -136,7 +140,11 @@ class Model(Strategy):
         factor: Floats = np.linalg.cholesky(kernel(places, places) + NOISE * np.eye(len(learned))).astype(np.float64)
         scores: Floats = np.linalg.solve(factor, ranks).astype(np.float64)
         fit = len(learned) * math.log(scores @ scores / len(learned) + 1e-12) / 2 + np.log(np.diag(factor)).sum()
-        return factor, scores, -float(fit + ((weights - self._first) ** 2).sum() / 2)
+        return (
+            np.asarray(factor, np.float64),
+            np.asarray(scores, np.float64),
+            -float(fit + ((weights - self._first) ** 2).sum() / 2),
+        )
 
 
 def features_of(values: Sequence[Any]) -> Iterator[tuple[Floats, float]]:
@@ -148,12 +156,17 @@ def features_of(values: Sequence[Any]) -> Iterator[tuple[Floats, float]]:
     if are_numbers and count > 2:
         numbers = np.array(values, np.float64)
         yield scaled(np.log2(numbers) if numbers.min() > 0 else np.argsort(np.argsort(numbers))), LOGARITHM
-        if all(float(value).is_integer() for value in values):
-            powers = np.array([min((int(value) & -int(value)).bit_length() - 1, 8) if value else 8 for value in values])
-            if 1 < len(set(powers)) < count:
-                yield scaled(powers), POWER_OF_TWO
+        if 0 < (powers := are_powers(values)).sum() < count:
+            yield powers.astype(np.float64).reshape(-1, 1), POWER_OF_TWO
     if count <= LONGEST or not are_numbers:
         yield np.eye(count) / math.sqrt(2), VALUE if count > 2 else VALUE_OF_TWO
+
+
+def are_powers(values: Sequence[Any]) -> NDArray[np.bool_]:
+    """Return which values are powers of two, or zero."""
+    numbers = [float(value) if isinstance(value, Real) else -1.0 for value in values]
+    whole = [int(number) if number.is_integer() else -1 for number in numbers]
+    return np.array([value >= 0 and value & (value - 1) == 0 for value in whole])
 
 
 def scaled(numbers: NDArray[Any]) -> Floats:

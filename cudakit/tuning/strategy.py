@@ -100,10 +100,13 @@ class Strategy:
         """Take note of a point's new result."""
 
 
-def latin_order(space: Space, rows: NDArray[np.int32], seed: int, count: int = 256) -> NDArray[np.intp]:
+def latin_order(
+    space: Space, rows: NDArray[np.int32], seed: int, count: int = 256, far: NDArray[np.float64] | float = 0.0
+) -> NDArray[np.intp]:
     """Return an order of rows that begins with Latin hypercubes of 16, 16, 32, … points, `count` in all.
 
-    Each hypercube's points are replaced by the nearest rows that are left. The rest follows in random order.
+    Each hypercube's points are replaced by the nearest rows that are left; `far` is added to the distances of rows.
+    The rest follows in random order.
     """
     rng = np.random.default_rng(seed)
     lengths = np.array([len(values) for values in space.values])
@@ -111,10 +114,10 @@ def latin_order(space: Space, rows: NDArray[np.int32], seed: int, count: int = 2
     is_left = np.ones(len(rows), bool)
     order: list[int] = []
     while len(order) < min(count, len(rows)):
-        size = max(16, len(order))
+        size = max(min(16, count), len(order))
         cube = np.stack([rng.permutation(np.arange(size) * length // size) for length in lengths], axis=1)
         for place in (cube / np.maximum(lengths - 1, 1))[: len(rows) - len(order)]:
-            distances = np.abs(places - place).sum(axis=1)
+            distances = np.abs(places - place).sum(axis=1) + far
             distances[~is_left] = np.inf
             order.append(int(np.argmin(distances)))
             is_left[order[-1]] = False
