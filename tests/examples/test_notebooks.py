@@ -33,8 +33,8 @@ def test_notebook_runs(
         exec(compile(cell, f"{notebook.name}, cell {number}", "exec"), names)
 
 
-def test_there_are_the_four_of_the_first_hour() -> None:
-    assert [notebook.stem for notebook in NOTEBOOKS] == ["emulator", "quickstart", "streams", "templates"]
+def test_there_are_the_four_of_the_first_hour_and_one_to_tune() -> None:
+    assert [notebook.stem for notebook in NOTEBOOKS] == ["emulator", "quickstart", "streams", "templates", "tune"]
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.stem)
