@@ -387,6 +387,7 @@ except Exception as error:
 
 
 @pytest.mark.bridges
+@pytest.mark.emulator
 def test_programs_of_triton_with_descriptors(tmp_path: Path) -> None:
     pytest.importorskip("triton")
     pytest.importorskip("torch")

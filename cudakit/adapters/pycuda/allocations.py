@@ -322,10 +322,17 @@ def set_elements(array: Any, number: Any) -> None:
     loaded, so that a program can fill a device whose memory is used up.
     """
     word = None if isinstance(array, np.ndarray) else repeated_word(number.tobytes())
-    if word is None or array.data.ptr % len(word):
+    if isinstance(array, np.ndarray) or ((word is None or array.data.ptr % len(word)) and number != 0):
         array.fill(number)
         return
     import cupy
+
+    if word is None or array.data.ptr % len(word):  # a zero with a sign, which CuPy's fill would leave out
+        words = np.frombuffer(number.tobytes(), np.uint8 if array.itemsize % 8 else np.uint64)
+        parts = cupy.ndarray((array.size, len(words)), words.dtype, array.data)
+        for column, part in enumerate(words):
+            parts[:, column].fill(part)
+        return
     from cuda.bindings import driver
 
     target, stream = driver.CUdeviceptr(array.data.ptr), driver.CUstream(cupy.cuda.get_current_stream().ptr)

@@ -222,9 +222,9 @@ _SYMBOL = struct.Struct("<IBBHQQ")
 _ELF = b"\x7fELF\x02"
 _SYMBOL_TABLE = 2
 _GLOBAL, _OBJECT = 1, 1
-#: Section of code whose blocks have shared memory for the system, or the symbol in linked code, and that memory's size
-#: in each kernel's section.
-_RESERVES, _RESERVES_LINKED, _RESERVED = ".nv.shared.reserved.0", ".nv.reservedSmem.cap", 1024
+#: Section of code whose blocks have shared memory for the system, or the begin of symbols in linked code, and that
+#: memory's size in each kernel's section.
+_RESERVES, _RESERVES_LINKED, _RESERVED = ".nv.shared.reserved.0", ".nv.reservedSmem.", 1024
 _VARIABLES = (".nv.global", ".nv.constant3")
 #: Bit of a kernel's symbol in ``st_other``.
 _ENTRY = 0x10
@@ -342,7 +342,8 @@ def resources(cubin: bytes, kernel: str) -> Resources:
             if symbol < len(names) and names[symbol] == kernel:
                 numbers[attribute] = number
     # The system's part of the shared memory comes first.
-    is_reserved = _RESERVES_LINKED in names or any(name == _RESERVES for name, _ in sections)
+    is_linked = any(name.startswith(_RESERVES_LINKED) for name in names)
+    is_reserved = is_linked or any(name == _RESERVES for name, _ in sections)
     reserved = _RESERVED if is_reserved else 0
     shared = sum(header[5] - reserved for name, header in sections if name == f".nv.shared.{kernel}")
     return Resources(numbers[_REGISTERS], numbers[_STACK], shared)
