@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from cudakit.errors import ArgumentError, CacheWarning
+from cudakit.errors import ArgumentError, CacheWarning, CompileError, LaunchError, shortened
 from cudakit.jit.cache import settings
 from cudakit.jit.load.config import Config, Cover
 from cudakit.memory.host_arrays import HostArray
@@ -16,9 +17,10 @@ from cudakit.places import DEVICES, is_capturing, place_of
 from cudakit.places import stream as default_stream
 from cudakit.streams import devices, process
 from cudakit.tuning import kept
+from cudakit.tuning.arrays import on_place
 from cudakit.tuning.objectives import COUNTERS, card_name, objective_of
 from cudakit.tuning.space import Restriction, Space
-from cudakit.tuning.tune import Progress, as_tuple, neighbours, tune_for
+from cudakit.tuning.tune import Progress, as_tuple, check_options, neighbours, tune_for
 from cudakit.tuning.tuned import Tuned
 from cudakit.tuning.variants import Configured, Variants
 from cudakit.types.cpp import Pointer
@@ -53,7 +55,12 @@ class TunedKernel:
         **search: Any,
     ) -> None:
         names = [parameter.name for parameter in kernel.signature.parameters or ()]
-        by = (by,) if isinstance(by, str) else tuple(by)
+        by = (by,) if isinstance(by, str) or not isinstance(by, Sequence) else tuple(by)
+        check_options(**search)
+        if arguments is not None and not callable(arguments):
+            raise ArgumentError(f"arguments is a function of the stream and a size, got {shortened(arguments)}")
+        if not isinstance(sizes, Iterable) or isinstance(sizes, str):
+            raise ArgumentError(f"sizes is a list of numbers, or of tuples of them; got {shortened(sizes)}")
         if unknown := [name for name in by if name not in names]:
             raise ArgumentError(f"by: {kernel.name} has no parameter {unknown[0]!r}; it has {', '.join(names)}")
         self.kernel, self.by = kernel, by
@@ -80,6 +87,11 @@ class TunedKernel:
     def __repr__(self) -> str:
         return f"<TunedKernel {self.kernel.name}, by {', '.join(self.by) or 'type'}: {len(self.results)} size classes>"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Functions that pickle refuses, such as a lambda in `config`, it names.
+        fixed = {"by": self.by, "arguments": self._arguments, "sizes": self.sizes, **self._search}
+        return _made, (self.kernel, fixed)
+
     def __call__(self, stream: Any, *arguments: Any) -> None:
         try:
             kernel, config = self._ready[type(stream), self._key(arguments)]
@@ -89,8 +101,23 @@ class TunedKernel:
 
     def size_class(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """Return the size class of a call's arguments: dtypes, and the power of two of each number in `by`."""
-        types = [str(value.dtype) for value in arguments if getattr(value, "shape", None)]
-        return (*types, *(int(arguments[number]).bit_length() for number in self._numbers))
+        arrays = [value.array if isinstance(value, HostArray) else value for value in arguments]
+        types = [str(value.dtype) for value in arrays if getattr(value, "shape", None)]
+        return (
+            *types,
+            *(self._power(name, number, arguments) for name, number in zip(self.by, self._numbers, strict=True)),
+        )
+
+    def _power(self, name: str, number: int, arguments: Sequence[Any]) -> int:
+        if number >= len(arguments):
+            raise ArgumentError(
+                f"{self.kernel.name}: by takes {name!r}, which the call leaves out: pass it in the call"
+            )
+        try:
+            return int(operator.index(arguments[number])).bit_length()
+        except TypeError:
+            value = shortened(arguments[number])
+            raise ArgumentError(f"{self.kernel.name}: by takes {name!r}, a whole number; got {value}") from None
 
     def result(self, stream: Any, *arguments: Any) -> Tuned:
         """Return the result for a call's size class: of this process, kept, or of a search now."""
@@ -160,7 +187,15 @@ class TunedKernel:
         record = kept.records_of(self.kernel).read(self._key_of_record(stream, arguments))
         candidates = None if record is None else kept.candidates_of(record, self._points)
         if candidates:
-            return Tuned(self._variants, candidates, objective_of(self._objective(stream), stream), "kept", {}, {})
+            tuned = Tuned(self._variants, candidates, objective_of(self._objective(stream), stream), "kept", {}, {})
+            if (refused := _refusal(tuned, stream, arguments)) is None:
+                return tuned
+            warnings.warn(
+                f"{self.kernel.name}: the kept result for {size_class} is not used, since its best point cannot be "
+                f"launched here: {refused}",
+                CacheWarning,
+                stacklevel=4,
+            )
         if chosen == "kept" or is_capturing(stream):
             reason = "CUDAKIT_TUNE is kept" if chosen == "kept" else "the stream is being captured"
             warnings.warn(
@@ -176,9 +211,10 @@ class TunedKernel:
         """Search, and keep the result."""
         search = {**self._search, "objective": self._objective(stream), **changes}
         tuned = tune_for(self.kernel, arguments, stream=stream, **search)
-        best = tuned.kernel.specialization_of(stream, *arguments)
+        best = tuned.kernel.specialization_of(stream, *on_place(arguments, stream)[0])
         record = kept.record_of(tuned, self._points, best, stream)
-        if record is not None:
+        # A winner that was not confirmed, as after Ctrl-C, is good for this process only.
+        if record is not None and tuned.confirmed:
             kept.records_of(self.kernel).merge(self._key_of_record(stream, arguments), record)
         return tuned
 
@@ -187,6 +223,23 @@ class TunedKernel:
 
     def _key_of_record(self, stream: Any, arguments: Sequence[Any]) -> str:
         objective = self._objective(stream)
-        name = objective if isinstance(objective, str) else objective.name
-        specialization = self._variants.kernel(next(iter(self._points))).specialization_of(stream, *arguments)
+        name = objective if isinstance(objective, str) else objective_of(objective, stream).name
+        here = on_place(arguments, stream)[0]
+        specialization = self._variants.kernel(next(iter(self._points))).specialization_of(stream, *here)
         return kept.key_of(specialization, self._points, self._functions, self.size_class(arguments), name, stream)
+
+
+def _refusal(tuned: Tuned, stream: Any, arguments: Sequence[Any]) -> Exception | None:
+    """Return the error of a launch that the device cannot do, or None."""
+    try:
+        tuned.kernel.plan(stream, tuned.config(*arguments), *on_place(arguments, stream)[0])
+    except (LaunchError, CompileError) as error:
+        return error
+    except ArgumentError:
+        pass  # the call says so
+    return None
+
+
+def _made(kernel: Any, fixed: Mapping[str, Any]) -> TunedKernel:
+    """Make a tuned kernel again, in another process."""
+    return TunedKernel(kernel, **fixed)

@@ -77,7 +77,13 @@ class Expected:
 
     def _of_caller(self) -> dict[int, Any]:
         """Return the caller's expected outputs by the number of the argument, checked."""
-        arrays = self._check(*self._outputs.host_arguments()) if callable(self._check) else self._check
+        arrays = self._check
+        if callable(arrays):
+            try:
+                arrays = arrays(*self._outputs.host_arguments())
+            except Exception as error:
+                error.add_note("This comes from check=, called with host copies of all arguments.")
+                raise
         arrays = list(arrays) if isinstance(arrays, tuple | list) else [arrays]
         names = self._outputs.names
         if len(arrays) != len(names):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import pickle
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from cudakit.errors import ArgumentError, CompileError, LaunchError, TemplateError
 from cudakit.jit.compile.worker import answer_channel, command, environment
 from cudakit.memory.memory import to_host
 from cudakit.places import DEVICES, place_of
@@ -27,6 +29,7 @@ from cudakit.tuning.compiling import Ahead
 from cudakit.tuning.objectives import objective_of
 from cudakit.tuning.space import Point
 from cudakit.tuning.trials import Trials
+from cudakit.types.arguments import texture_handle
 
 #: Longest start of a process, in seconds: imports, a CUDA context, copies of the arguments. Then it answers so.
 _START_S, _READY = 60.0, "ready"
@@ -54,8 +57,13 @@ class IsolatedTrials(Trials):
         # The process compiles what does not compile again, and says why.
         with self.timed("compile"), contextlib.suppress(Exception):
             ahead.wait(point)
-        with self.timed("process"):
-            result = self._ask("evaluate", [point])
+        try:
+            with self.timed("process"):
+                result = self._ask("evaluate", [point])
+        except LaunchError as error:  # of the configuration
+            result = Candidate(point, "invalid", why=str(error))
+        except (CompileError, TemplateError) as error:
+            result = str(error)
         candidate = result if isinstance(result, Candidate) else Candidate(point, "failed", why=result)
         self.candidates.append(candidate)
         if self._reference is None and candidate.state == "right":
@@ -64,6 +72,8 @@ class IsolatedTrials(Trials):
 
     def compare(self, finalists: Sequence[Candidate]) -> None:
         """Measure the best candidates again in one process."""
+        if len(finalists) < 2:
+            return
         points = [candidate.point for candidate in finalists]
         results = self._ask("compare", points)
         if isinstance(results, list):
@@ -88,6 +98,14 @@ class IsolatedTrials(Trials):
 
     def _ask(self, request: str, points: Sequence[Point], *more: Any) -> Any:
         """Return the process's answer to a request for points; a text says why there is none."""
+        rows = self._rows(points)
+        try:
+            return self._answer(request, rows, *more)
+        except KeyboardInterrupt:
+            self.close()  # the answer may still come, and would be taken for that to the next request
+            raise
+
+    def _answer(self, request: str, rows: list[tuple[Point, Any, Any]], *more: Any) -> Any:
         limit_s = self._time_limit_s * (10 if request == "compare" else 1)
         if self._child is None:
             self._child = _Child(self._message())
@@ -97,7 +115,7 @@ class IsolatedTrials(Trials):
                 return f"no process started: {start}"
             if self._reference is not None:
                 self._child.ask(("evaluate", self._rows([self._reference])), limit_s)
-        answer = self._child.ask((request, self._rows(points), *more), limit_s)
+        answer = self._child.ask((request, rows, *more), limit_s)
         if not isinstance(answer, tuple):
             self._child.end()
             self._child = None
@@ -116,6 +134,8 @@ class IsolatedTrials(Trials):
         """Return what a new process needs to know."""
         arguments, is_poisoned = on_place(self._arguments, self.stream)
         host = [to_host(value, self.stream) if getattr(value, "shape", ()) else value for value in arguments]
+        if any(texture_handle(value) is not None for value in arguments):
+            raise ArgumentError("with isolated=True no argument is a texture: it belongs to this process")
         check = self._check
         try:
             pickle.dumps(check)
@@ -208,6 +228,8 @@ class _Sent:
 
 def serve() -> None:
     """Answer requests from standard input until it ends."""
+    # Ctrl-C reaches all processes of a terminal; the parent decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = answer_channel()
     message = pickle.load(sys.stdin.buffer)
     from cudakit.emulator import face
@@ -234,9 +256,19 @@ def serve() -> None:
         try:
             result = _result(trials, request, points, *more)
         except Exception as error:
-            result = error
+            result = _sendable(error)
         pickle.dump((result, not trials.broken), answers)
         answers.flush()
+
+
+def _sendable(error: Exception) -> Exception:
+    """Return an error that the parent can read."""
+    try:
+        pickle.loads(pickle.dumps(error))
+        return error
+    except Exception:
+        text = f"{type(error).__name__}: {error}"
+        return MemoryError(text) if isinstance(error, MemoryError) else RuntimeError(text)
 
 
 def _result(trials: Trials, request: str, points: Sequence[Point], *more: Any) -> Any:

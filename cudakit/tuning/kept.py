@@ -47,7 +47,7 @@ class Records:
         if content is None:
             return self._memory.get(key)
         record = json.loads(content[1])
-        return record if isinstance(record, dict) and record.get("format") == FORMAT else None
+        return record if is_record(record) else None
 
     def merge(self, key: str, record: dict[str, Any]) -> None:
         """Keep a record. If there is one with the same headers, keep the candidates of both."""
@@ -90,9 +90,13 @@ class Records:
         """
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
-            pairs = [(str(key), dict(record)) for key, record in document["records"].items()]
             if document["format"] != FORMAT:
                 raise ValueError(f"its format is {document['format']}")
+            pairs = [(str(key), dict(record)) for key, record in document["records"].items()]
+            for key, record in pairs:
+                if not is_record(record):
+                    raise ValueError(f"record {key[:12]} is damaged")
+                Store("", 0).path(_CATEGORY, key)  # raises for what is no key
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ArgumentError(f"{path} has no tuning records of format {FORMAT}: {error}") from error
         for key, record in pairs:
@@ -178,7 +182,31 @@ def candidates_of(record: Mapping[str, Any], space: Space) -> list[Candidate] | 
     """Return the candidates of a record, the best first; None if a header has changed since."""
     if not Closure.from_json(record["headers"]).holds():
         return None
-    return [Candidate(**{**row, "point": space.point(row["point"])}) for row in record["rows"]]
+    try:
+        return [Candidate(**{**row, "point": space.point(row["point"])}) for row in record["rows"]]
+    except (IndexError, TypeError, ValueError):  # of another space, by hand
+        return None
+
+
+def is_record(record: Any) -> bool:
+    """Return whether a value is a whole record of this format, whose first row is right."""
+    fields = {"kernel": str, "card": str, "objective": str, "unit": str, "date": str, "headers": object, "rows": list}
+    if not isinstance(record, dict) or record.get("format") != FORMAT:
+        return False
+    if not all(name in record and isinstance(record[name], fields[name]) for name in fields):
+        return False
+    numbers = (int, float, type(None))
+    return (
+        bool(record["rows"])
+        and record["rows"][0].get("state") == "right"
+        and all(
+            isinstance(row, dict)
+            and isinstance(row.get("point"), list)
+            and isinstance(row.get("runs"), int)
+            and isinstance(row.get("value", ""), numbers)
+            for row in record["rows"]
+        )
+    )
 
 
 def _settled(specialization: Specialization) -> Request:
@@ -189,13 +217,15 @@ def _settled(specialization: Specialization) -> Request:
 
 
 def _merged(former: dict[str, Any] | None, record: dict[str, Any]) -> dict[str, Any]:
-    """Return a record with the rows of both; of two rows for a point the one with more launches."""
+    """Return a record with the rows of both; of two rows for a point the one that is wrong, or has more launches."""
     if former is None or former["headers"] != record["headers"]:
         return record
     rows: dict[tuple[int, ...], dict[str, Any]] = {}
+    # One search may find by its confirmation what another has not seen.
+    weight: Callable[[dict[str, Any]], Any] = lambda row: (row["state"] == "wrong", row["runs"])  # noqa: E731
     for row in (*former["rows"], *record["rows"]):
         point = tuple(row["point"])
-        if point not in rows or row["runs"] >= rows[point]["runs"]:
+        if point not in rows or weight(row) >= weight(rows[point]):
             rows[point] = row
     order: Callable[[dict[str, Any]], Any] = lambda row: (row["state"] != "right", row["value"] or 0.0)  # noqa: E731
     return {**record, "rows": sorted(rows.values(), key=order)}

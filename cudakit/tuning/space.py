@@ -69,12 +69,14 @@ class Space:
     def __init__(
         self, values: Mapping[str, Sequence[Any]], where: Restriction | Iterable[Restriction] | None = None
     ) -> None:
+        if values and not isinstance(values, Mapping):
+            raise ArgumentError(f"the space is a dict of parameter → list of values; got {values!r}")
         if not values:
             raise ArgumentError("the space has no parameters; expected a dict of parameter → list of values")
         self.names = tuple(values)
         self.values = tuple(_values_of(name, values[name]) for name in self.names)
         self.product = int(np.prod([len(row) for row in self.values], dtype=object))
-        parts = () if where is None else (where,) if callable(where) or isinstance(where, str) else where
+        parts = () if where is None else where if isinstance(where, list | tuple) else (where,)
         self.where = tuple(Expression(part) if isinstance(part, str) else part for part in parts)
         self._checks: list[list[_Check]] = [[] for _ in self.names]
         for restriction in self.where:
@@ -211,6 +213,8 @@ def _values_of(name: str, values: Sequence[Any]) -> tuple[Any, ...]:
 
 def _names_of(restriction: Callable[..., object], names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the parameters that a restriction takes: all for ``**parameters``."""
+    if not callable(restriction):
+        raise ArgumentError(f"a restriction of the space is a function or an expression as text; got {restriction!r}")
     parameters = inspect.signature(restriction).parameters
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return names
@@ -224,7 +228,12 @@ def _names_of(restriction: Callable[..., object], names: tuple[str, ...]) -> tup
 
 def _holds(check: _Check, point: Point) -> bool:
     """Return whether a restriction holds for a point."""
-    return bool(check.restriction(**{name: point[name] for name in check.names}))
+    chosen = {name: point[name] for name in check.names}
+    try:
+        return bool(check.restriction(**chosen))
+    except Exception as error:
+        error.add_note(f"This comes from a restriction of the space, at {chosen}.")
+        raise
 
 
 def _key(value: Any) -> Any:

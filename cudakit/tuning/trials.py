@@ -134,7 +134,7 @@ class Trials:
             if is_right:
                 with self.timed("measure"):
                     self._measure(candidate, plan)
-        except ArgumentError:
+        except (ArgumentError, MemoryError):
             raise
         except Exception as error:  # of the emulator, CuPy or the driver
             self._look_at_device()
@@ -184,6 +184,8 @@ class Trials:
                 if candidate.state == "wrong":
                     candidate.why = f"{name}: {candidate.why}"
                     break
+            except MemoryError as error:
+                outcomes[name] = f"left out: memory is full ({error})"
             except Exception as error:  # of the emulator, CuPy or the driver
                 candidate.state, candidate.why = "wrong", f"{name}: {error}"
                 outcomes[name] = candidate.why
@@ -196,6 +198,8 @@ class Trials:
         config = self.variants.config(candidate.point, self._values)
         if self._outputs is None:
             plan = self._launchable(kernel, config, self._arguments)
+            if self._arguments and not plan.parameters:
+                raise ArgumentError(f"{kernel.name} is launched with no thread: pass arrays with elements")
             compare = self.variants.packaged("compare/differences")
             outputs = Outputs(self.stream, self._arguments, plan.parameters, self._is_poisoned, compare)
             if not outputs.names:

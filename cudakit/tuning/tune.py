@@ -6,14 +6,16 @@ again in turns, and the winner is run on fresh data and on the emulator with all
 
 from __future__ import annotations
 
-import contextlib
 import functools
+import inspect
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, shortened
+from cudakit.places import is_capturing
 from cudakit.places import stream as default_stream
 from cudakit.tuning.candidate import Candidate, none_right
 from cudakit.tuning.compiling import Ahead
@@ -161,6 +163,9 @@ def tune(
         progress=progress,
         flops=flops,
     )
+    if not isinstance(sizes, Iterable) or isinstance(sizes, str):
+        raise ArgumentError(f"sizes is a list of numbers, or of tuples of them; got {shortened(sizes)}")
+    sizes = tuple(sizes)
     if not sizes:
         return search(arguments)
     if not callable(arguments):
@@ -209,6 +214,17 @@ def tune_for(
     flops: float = 0.0,
 ) -> Tuned:
     """Tune for one set of arguments. `others` are arguments with which the winner must be right too, by name."""
+    check_options(budget=budget, workers=workers, seed=seed, tolerance=tolerance, l2=l2, time_limit_s=time_limit_s)
+    if not hasattr(kernel, "specialization_of"):
+        raise ArgumentError(f"expected a ck.Kernel to tune, got {shortened(kernel)}")
+    if callable(arguments) or not isinstance(arguments, Iterable):
+        raise ArgumentError(
+            f"arguments are a sequence, as in a call, or with sizes= a function of the stream and a size; "
+            f"got {shortened(arguments)}"
+        )
+    if is_capturing(stream):
+        raise ArgumentError("the stream is being captured, so that nothing can be measured: pass another stream")
+    arguments = tuple(arguments)
     points = Space(space, where)
     variants = Variants(kernel, points, config)
     measured = objective_of(objective, stream, l2)
@@ -220,8 +236,53 @@ def tune_for(
         )
     else:
         trials = Trials(variants, arguments, stream, measured, check, tolerance, others=others)
-    with trials:
-        return _tuned(trials, strategy_of(strategy, points, seed), workers, budget, seed, progress, flops)
+    try:
+        with trials:
+            return _tuned(trials, strategy_of(strategy, points, seed), workers, budget, seed, progress, flops)
+    except MemoryError as error:
+        raise MemoryError(
+            f"{variants.name}: memory is full ({error}). A search holds up to six copies of each array that the kernel "
+            "may write, and one of the others: tune with smaller arrays, such as those of another size"
+        ) from error
+
+
+#: Parameter of a search → what it may be, in words, and a test.
+_OPTIONS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "budget": (
+        "a number of candidates from 1 up, or a timedelta above 0",
+        lambda value: value is None or _is_whole(value, 1) or (isinstance(value, timedelta) and value > timedelta(0)),
+    ),
+    "workers": ("a number from 0 up", lambda value: value is None or _is_whole(value, 0)),
+    "seed": ("a whole number from 0 up", lambda value: _is_whole(value, 0)),
+    "tolerance": ("a number from 0 up", lambda value: value is None or (isinstance(value, Real) and float(value) >= 0)),
+    "l2": ("'flushed' or 'warm'", lambda value: value in ("flushed", "warm")),
+    "time_limit_s": ("a number of seconds above 0", lambda value: isinstance(value, Real) and float(value) > 0),
+}
+
+
+def check_options(**options: Any) -> None:
+    """Check parameters of a search.
+
+    Raises
+    ------
+    ArgumentError
+        A search has no parameter of that name, or its value does not fit.
+    """
+    names = [name for name in inspect.signature(tune_for).parameters if name not in _OF_CALL]
+    for name, value in options.items():
+        if name not in names:
+            raise ArgumentError(f"a search has no parameter {name!r}; it has {', '.join(names)}")
+        words, fits = _OPTIONS.get(name, ("", lambda value: True))
+        if not fits(value):
+            raise ArgumentError(f"{name} is {words}; got {shortened(value)}")
+
+
+#: Parameters of `tune_for` that are no options.
+_OF_CALL = ("kernel", "arguments", "stream", "others")
+
+
+def _is_whole(value: Any, least: int) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 
 def _tuned(
@@ -237,16 +298,19 @@ def _tuned(
     with Ahead(trials.specialization, len(strategy.rows), workers) as ahead:
         ended = _search(trials, strategy, ahead, budget, progress)
     confirmed = dict[str, str]()
-    with contextlib.suppress(KeyboardInterrupt):
-        if trials.broken:
-            raise KeyboardInterrupt
-        with trials.timed("compare"):
-            trials.compare(trials.right[:_FINALISTS])
-        while trials.right and (winner := trials.right[0]):
+    try:
+        if not trials.broken:
+            with trials.timed("compare"):
+                trials.compare(trials.right[:_FINALISTS])
+        while not trials.broken and trials.right and (winner := trials.right[0]):
             with trials.timed("confirm"):
                 confirmed = trials.confirm(winner, seed)
             if winner.state == "right":
                 break
+    except KeyboardInterrupt:
+        ended = "interrupted"
+    if not trials.right and ended == "interrupted":
+        raise KeyboardInterrupt
     if not trials.right:
         raise none_right(trials.variants.name, trials.candidates)
     return Tuned(
@@ -263,14 +327,16 @@ def _search(
 ) -> str:
     """Evaluate points until the strategy has none, or the budget is used. Return why the search ended."""
     begun = time.monotonic()
-    total = min(len(strategy.rows), budget if isinstance(budget, int) else len(strategy.rows))
+    most = None if budget is None or isinstance(budget, timedelta) else int(budget)
+    total = min(len(strategy.rows), most or len(strategy.rows))
     pending: list[Point] = []
     while True:
         if trials.broken:
             return f"the device failed: {trials.broken}"
-        if isinstance(budget, timedelta) and time.monotonic() - begun > budget.total_seconds():
+        spent = time.monotonic() - begun
+        if isinstance(budget, timedelta) and trials.candidates and spent > budget.total_seconds():
             return "budget"
-        if isinstance(budget, int) and len(trials.candidates) >= budget:
+        if most is not None and len(trials.candidates) >= most:
             return "budget"
         try:
             pending += strategy.ask(min(ahead.reach, total - len(trials.candidates)) - len(pending))
@@ -286,6 +352,8 @@ def _search(
                 best = trials.right[0] if trials.right else None
                 progress(Progress(candidate, best, len(trials.candidates), total, time.monotonic() - begun))
         except KeyboardInterrupt:
+            for candidate in trials.candidates[-1:]:
+                candidate.why = candidate.why or ("interrupted" if candidate.state == "failed" else "")
             return "interrupted"
 
 

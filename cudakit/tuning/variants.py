@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, CudakitError, LaunchError
 from cudakit.jit.load.config import Config, Cover, as_config, config
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.tuning.space import Point, Space
@@ -106,7 +106,15 @@ class Variants:
         if self._config is None:
             return config(**{name: point[name] for name in self.shapes})
         if callable(self._config) and not isinstance(self._config, Config | Cover):
-            return as_config(self._config(**values, **{name: point[name] for name in self._of_config}))
+            if absent := [name for name in self.of_call if name not in values]:
+                raise ArgumentError(f"config takes {absent[0]!r}, which the call leaves out: pass it in the call")
+            try:
+                chosen = self._config(**values, **{name: point[name] for name in self._of_config})
+            except CudakitError:
+                raise
+            except Exception as error:
+                raise LaunchError(f"config raises {type(error).__name__}: {error}") from error
+            return as_config(chosen)
         return as_config(self._config)
 
 
