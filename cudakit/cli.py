@@ -258,7 +258,11 @@ def parser() -> Parser:
     )
     tune.add_argument("--budget", type=int, metavar="N", help="most candidates; default: the whole space")
     tune.add_argument("--strategy", metavar="NAME", help="order in which candidates are tried")
-    tune.add_argument("--objective", metavar="NAME", help="what is least: time; on the emulator a counter")
+    tune.add_argument(
+        "--objective",
+        metavar="NAME,…",
+        help="what is least: time; on the emulator a counter; the first leads the search",
+    )
     tune.add_argument("--seed", type=int, metavar="N", help="seed of the strategy; default: 0")
     tune.add_argument("--json", action="store_true", help="write JSON: a line a candidate, then a line a size")
     tune.add_argument("--list", action="store_true", help="list the kept results")

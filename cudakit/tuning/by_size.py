@@ -18,7 +18,7 @@ from cudakit.places import stream as default_stream
 from cudakit.streams import devices, process
 from cudakit.tuning import kept
 from cudakit.tuning.arrays import on_place
-from cudakit.tuning.objectives import COUNTERS, card_name, objective_of
+from cudakit.tuning.objectives import COUNTERS, card_name, objective_of, objectives_of
 from cudakit.tuning.space import Restriction, Space
 from cudakit.tuning.tune import Progress, as_tuple, check_options, neighbours, tune_for
 from cudakit.tuning.tuned import Tuned
@@ -187,7 +187,7 @@ class TunedKernel:
         record = kept.records_of(self.kernel).read(self._key_of_record(stream, arguments))
         candidates = None if record is None else kept.candidates_of(record, self._points)
         if candidates:
-            tuned = Tuned(self._variants, candidates, objective_of(self._objective(stream), stream), "kept", {}, {})
+            tuned = Tuned(self._variants, candidates, objectives_of(self._objective(stream), stream), "kept", {}, {})
             if (refused := _refusal(tuned, stream, arguments)) is None:
                 return tuned
             warnings.warn(
@@ -223,7 +223,8 @@ class TunedKernel:
 
     def _key_of_record(self, stream: Any, arguments: Sequence[Any]) -> str:
         objective = self._objective(stream)
-        name = objective if isinstance(objective, str) else objective_of(objective, stream).name
+        parts = objective if isinstance(objective, list | tuple) else [objective]
+        name = ", ".join(part if isinstance(part, str) else objective_of(part, stream).name for part in parts)
         here = on_place(arguments, stream)[0]
         specialization = self._variants.kernel(next(iter(self._points))).specialization_of(stream, *here)
         return kept.key_of(specialization, self._points, self._functions, self.size_class(arguments), name, stream)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from cudakit.errors import ArgumentError
@@ -26,6 +26,8 @@ class Candidate:
         What became of it.
     value : float or None
         Median of the objective; None if it was not measured.
+    values : dict of str to float
+        Objective → its median. A right candidate has all of them.
     low, high : float or None
         Interval that holds the median with 95 %.
     runs : int
@@ -52,6 +54,7 @@ class Candidate:
     occupancy: float | None = None
     tied: bool = False
     why: str = ""
+    values: dict[str, float] = field(default_factory=dict)
 
 
 class Traffic(NamedTuple):
@@ -89,6 +92,17 @@ class Traffic(NamedTuple):
             *((f"{rate / self.peak:.0%}",) if self.peak else ()),
             *((f"{self.flops / microseconds / 1e3:,.0f}",) if self.flops else ()),
         )
+
+
+def front(candidates: Iterable[Candidate], objectives: Sequence[str]) -> list[Candidate]:
+    """Return the right candidates that no other beats: as good in all objectives, and better in one."""
+    rows = [row for row in candidates if row.state == "right" and all(name in row.values for name in objectives)]
+    values = [tuple(row.values[name] for name in objectives) for row in rows]
+    return [
+        row
+        for row, own in zip(rows, values, strict=True)
+        if not any(other != own and all(a <= b for a, b in zip(other, own, strict=True)) for other in values)
+    ]
 
 
 def none_right(kernel: str, candidates: Iterable[Candidate]) -> ArgumentError:

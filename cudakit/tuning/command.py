@@ -32,6 +32,8 @@ def run(options: argparse.Namespace) -> int:
     kernel = _kernel(options.kernel)
     changes = {name: getattr(options, name) for name in ("budget", "strategy", "objective", "seed")}
     chosen = {name: value for name, value in changes.items() if value is not None}
+    if options.objective is not None:
+        chosen["objective"] = options.objective.split(",")
     results = kernel.search(None, _sizes(options.sizes), _json if options.json else _bar, **chosen)
     for size, tuned in results.items():
         if options.json:

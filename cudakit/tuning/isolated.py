@@ -26,7 +26,7 @@ from cudakit.places import stream as default_stream
 from cudakit.tuning.arrays import on_place
 from cudakit.tuning.candidate import Candidate
 from cudakit.tuning.compiling import Ahead
-from cudakit.tuning.objectives import objective_of
+from cudakit.tuning.objectives import objectives_of
 from cudakit.tuning.space import Point
 from cudakit.tuning.trials import Trials
 from cudakit.types.arguments import texture_handle
@@ -145,7 +145,7 @@ class IsolatedTrials(Trials):
             "arguments": host,
             "is_poisoned": self._is_poisoned | is_poisoned,
             "on_gpu": place_of(self.stream) is DEVICES,
-            "objective": self.objective.name,
+            "objective": [objective.name for objective in (self.objective, *self.further)],
             "check": check,
             "tolerance": self._tolerance,
             "l2": self._l2,
@@ -236,14 +236,16 @@ def serve() -> None:
 
     stream = default_stream() if message["on_gpu"] else face.stream()
     sent: Any = _Sent()
+    first, *further = objectives_of(message["objective"], stream, message["l2"])
     trials = Trials(
         sent,
         on_device(message["arguments"], stream),
         stream,
-        objective_of(message["objective"], stream, message["l2"]),
+        first,
         message["check"],
         message["tolerance"],
         message["is_poisoned"],
+        further=further,
     )
     pickle.dump(_READY, answers)
     answers.flush()

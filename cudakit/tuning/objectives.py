@@ -128,6 +128,22 @@ def objective_of(objective: Any, stream: Any, l2: str = "flushed") -> Objective:
     raise UnknownNameError(f"{reason}; pass objective= one of {', '.join(there)}")
 
 
+def objectives_of(objective: Any, stream: Any, l2: str = "flushed") -> list[Objective]:
+    """Return an objective, or several of a list, for the place of a stream. The first leads the search.
+
+    Raises
+    ------
+    ArgumentError
+        The list is empty, or names an objective twice.
+    """
+    parts = objective if isinstance(objective, list | tuple) else [objective]
+    objectives = [objective_of(part, stream, l2) for part in parts]
+    names = [part.name for part in objectives]
+    if not names or len(set(names)) < len(names):
+        raise ArgumentError(f"objective: expected different objectives, at least one; got {', '.join(names) or 'none'}")
+    return objectives
+
+
 def interval(values: Sequence[float]) -> tuple[float, float]:
     """Return the interval that holds the median with 95 %; below six values, all of them."""
     ordered = np.sort(np.asarray(values, float))

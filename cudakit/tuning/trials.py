@@ -47,6 +47,8 @@ class Trials:
         As for `ck.tune`.
     is_poisoned : dict of int to bool, optional
         Whether an argument may be poisoned, by its number, beside what `ck.InOut` and its kin say.
+    further : sequence of Objective
+        Quantities that are measured of each right candidate, beside the objective. No candidate then ends early.
     others : dict of str to callable, optional
         Name → function that returns other arguments, with which the winner must be right too.
 
@@ -70,8 +72,9 @@ class Trials:
         tolerance: float | None = None,
         is_poisoned: Mapping[int, bool] | None = None,
         others: Mapping[str, Callable[[], Sequence[Any]]] | None = None,
+        further: Sequence[Objective] = (),
     ) -> None:
-        self.variants, self.stream, self.objective = variants, stream, objective
+        self.variants, self.stream, self.objective, self.further = variants, stream, objective, further
         self.candidates: list[Candidate] = []
         self._arguments, self._is_poisoned = on_place(arguments, stream)
         self._is_poisoned |= is_poisoned or {}
@@ -248,14 +251,17 @@ class Trials:
         return difference is None
 
     def _measure(self, candidate: Candidate, plan: Callable[[], None]) -> None:
-        values = self.objective.measure(plan, _HOPELESS * self._fastest)
+        limit = float("inf") if self.further else _HOPELESS * self._fastest
+        values = self.objective.measure(plan, limit)
         self._note(candidate, values)
-        candidate.state = "slow" if min(values) > _HOPELESS * self._fastest else "right"
+        for objective in self.further:
+            candidate.values[objective.name] = float(np.median(objective.measure(plan, float("inf"))))
+        candidate.state = "slow" if min(values) > limit else "right"
         self._fastest = min(self._fastest, candidate.value or 0.0)
 
-    @staticmethod
-    def _note(candidate: Candidate, values: Sequence[float]) -> None:
+    def _note(self, candidate: Candidate, values: Sequence[float]) -> None:
         candidate.value, candidate.runs = float(np.median(values)), len(values)
+        candidate.values[self.objective.name] = candidate.value
         candidate.low, candidate.high = interval(values)
 
     def _on_fresh_data(self, candidate: Candidate, seed: int) -> str:

@@ -20,7 +20,7 @@ from cudakit.places import stream as default_stream
 from cudakit.tuning.candidate import Candidate, none_right
 from cudakit.tuning.compiling import Ahead
 from cudakit.tuning.isolated import IsolatedTrials
-from cudakit.tuning.objectives import objective_of
+from cudakit.tuning.objectives import objectives_of
 from cudakit.tuning.replay import replay
 from cudakit.tuning.search import DEFAULT, strategy_of
 from cudakit.tuning.space import Point, Restriction, Space
@@ -107,8 +107,9 @@ def tune(
         Expected outputs: arrays in the order of the written arguments, a function of host copies of the arguments that
         returns them, or another kernel that is called with the same configuration. Default: the outputs of the first
         point that launches.
-    objective : str or object
+    objective : str, object or list of them
         ``"time"``; on the emulator a counter, such as ``"sectors"`` and ``"instructions"``: a ranking, no times.
+        A list of several: the first leads the search, the others are measured of each right candidate.
     budget : int or timedelta, optional
         Maximum of candidates, or of time. Default: the whole space.
     strategy : str
@@ -227,15 +228,17 @@ def tune_for(
     arguments = tuple(arguments)
     points = Space(space, where)
     variants = Variants(kernel, points, config)
-    measured = objective_of(objective, stream, l2)
+    first, *further = objectives_of(objective, stream, l2)
     if isolated:
-        if not isinstance(objective, str):
+        parts = objective if isinstance(objective, list | tuple) else [objective]
+        if not all(isinstance(part, str) for part in parts):
             raise ArgumentError("with isolated=True the objective is a name: objects are not sent to another process")
         trials: Trials = IsolatedTrials(
-            variants, arguments, stream, measured, check, tolerance, time_limit_s=time_limit_s, l2=l2, others=others
-        )
+            variants, arguments, stream, first, check, tolerance, time_limit_s=time_limit_s, l2=l2, others=others,
+            further=further,
+        )  # fmt: skip
     else:
-        trials = Trials(variants, arguments, stream, measured, check, tolerance, others=others)
+        trials = Trials(variants, arguments, stream, first, check, tolerance, others=others, further=further)
     try:
         with trials:
             return _tuned(trials, strategy_of(strategy, points, seed), workers, budget, seed, progress, flops)
@@ -314,7 +317,13 @@ def _tuned(
     if not trials.right:
         raise none_right(trials.variants.name, trials.candidates)
     return Tuned(
-        trials.variants, trials.candidates, trials.objective, ended, confirmed, trials.seconds, trials.traffic(flops)
+        trials.variants,
+        trials.candidates,
+        [trials.objective, *trials.further],
+        ended,
+        confirmed,
+        trials.seconds,
+        trials.traffic(flops),
     )
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from cudakit.jit.load.config import Config, Cover
 from cudakit.tuning import views
-from cudakit.tuning.candidate import Candidate, Traffic, shown
+from cudakit.tuning.candidate import Candidate, Traffic, front, shown
 from cudakit.tuning.objectives import Objective
 from cudakit.tuning.space import Point
 from cudakit.tuning.variants import Variants
@@ -24,7 +24,7 @@ class _Nothing(NamedTuple):
     unit: str = ""
 
 
-_NONE: Any = _Nothing()
+_NONE: Any = [_Nothing()]
 
 
 class Tuned(Reported):
@@ -38,6 +38,8 @@ class Tuned(Reported):
         All candidates that were tried, the best first.
     objective, unit : str
         What was measured, and its unit.
+    objectives : dict of str to str
+        Objective → unit; the first led the search.
     kernel : Kernel
         The kernel of `best`.
     ended : str
@@ -52,7 +54,7 @@ class Tuned(Reported):
         self,
         variants: Variants,
         candidates: Iterable[Candidate],
-        objective: Objective,
+        objectives: Sequence[Objective],
         ended: str,
         confirmed: dict[str, str],
         seconds: dict[str, float],
@@ -61,7 +63,8 @@ class Tuned(Reported):
         self.table = sorted(candidates, key=_rank)
         self.best: Point = self.table[0].point
         self.kernel = variants.kernel(self.best)
-        self.objective, self.unit = objective.name, objective.unit
+        self.objectives = {objective.name: objective.unit for objective in objectives}
+        self.objective, self.unit = next(iter(self.objectives.items()))
         self.ended, self.confirmed, self.seconds = ended, confirmed, seconds
         self.traffic = traffic
         self._variants = variants
@@ -71,6 +74,11 @@ class Tuned(Reported):
     def of_point(cls, variants: Variants, point: Point, reason: str) -> Tuned:
         """Return the result of no search: one point, and why it was taken."""
         return cls(variants, [Candidate(point, "right", why=reason)], _NONE, "not searched", {}, {})
+
+    @property
+    def front(self) -> list[Candidate]:
+        """The right candidates that no other beats in all objectives, the best by the first objective first."""
+        return front(self.table, [*self.objectives])
 
     def config(self, *arguments: Any) -> Config | Cover:
         """Return the configuration of the best point for a call's arguments."""
@@ -96,8 +104,11 @@ class Tuned(Reported):
         yield from (f"{name}: {outcome}" for name, outcome in self.confirmed.items())
         names = list(self.best)
         rates = self.traffic if self.objective == "time" else None
+        further, on_front = [*self.objectives][1:], self.front
         heads = (
-            *names, "state", f"{self.objective} in {self.unit}", "interval", "runs", "registers", "occupancy",
+            *names, "state", f"{self.objective} in {self.unit}", "interval",
+            *(f"{name} in {self.objectives[name]}" for name in further), *(["front"] if further else []),
+            "runs", "registers", "occupancy",
             *(rates.heads if rates else ()), "why",
         )  # fmt: skip
         rows = [
@@ -106,6 +117,8 @@ class Tuned(Reported):
                 row.state,
                 row.value,
                 "" if row.low is None else f"{row.low:,.4g} – {row.high:,.4g}",
+                *(row.values.get(name) for name in further),
+                *(["yes" if row in on_front else ""] if further else []),
                 row.runs or None,
                 row.registers,
                 "" if row.occupancy is None else f"{row.occupancy:.0%}",
@@ -130,6 +143,8 @@ class Tuned(Reported):
             "kernel": self.kernel.name,
             "objective": self.objective,
             "unit": self.unit,
+            "objectives": self.objectives,
+            "front": [candidate.point for candidate in self.front],
             "ended": self.ended,
             "confirmed": self.confirmed,
             "seconds": self.seconds,

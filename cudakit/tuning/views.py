@@ -23,6 +23,13 @@ def explanation(tuned: Any) -> Iterator[str]:
         yield f"{name}: {best.point[name]} here; " + (", ".join(costs) or "no other value was measured beside it")
     if ties := [row for row in tuned.table if row.tied and row is not best]:
         yield "ties: " + "; ".join(valued(row) for row in ties)
+    if len(tuned.objectives) > 1:
+        for row in tuned.front:
+            values = [
+                f"{name} {row.values[name]:,.4g} {unit}".removesuffix(f" {name}")
+                for name, unit in tuned.objectives.items()
+            ]
+            yield f"front: {shown(row.point)}: {', '.join(values)}"
     reasons: dict[str, int] = {}
     for row in tuned.table:
         if row.state in ("wrong", "invalid", "failed"):

@@ -12,6 +12,7 @@ import cudakit as ck
 from cudakit.jit.cache.cache import cache_at
 from cudakit.jit.cache.prewarm import Workers
 from cudakit.jit.cache.stages import first_request
+from cudakit.tuning.candidate import Candidate, front
 from cudakit.tuning.objectives import interval, is_slower
 
 SCALE = ck.Kernel(
@@ -250,6 +251,62 @@ template <int FAULT> __global__ void add(const float* x, float* y, int n) {
         assert [name.split()[0] for name in tuned.confirmed] == ["fresh", "size", "size", "emulator"]
     with pytest.raises(ck.ArgumentError, match="with sizes, arguments is a function"):
         ck.tune(add, (1, 2, 3), {"FAULT": [0]}, sizes=[4], stream=ck.emulator.stream())
+
+
+def of_two(**more: Any) -> Any:
+    """The result of a search by wavefronts and instructions: what saves the one costs the other."""
+    trade = ck.Kernel(
+        """
+template <int KIND> __global__ void copy(const int* x, int* y) {
+    __shared__ int s[32][32];
+    const int k = threadIdx.x;
+    int value = x[k];
+    if (KIND > 0) { s[k][0] = value; __syncwarp(); value = s[k][0]; }           // conflicts
+    for (int i = 0; i < (KIND == 0 ? 200 : KIND == 2 ? 100 : 0); i++) __syncwarp();
+    y[k] = value;
+}"""
+    )
+    stream = ck.emulator.stream()
+    x = ck.to_device(np.arange(32, dtype=np.int32), stream)
+    return ck.tune(
+        trade, (x, ck.to_device(np.zeros(32, np.int32), stream)), {"KIND": [0, 1, 2]}, config=ck.config(1, 32),
+        stream=stream, objective=["wavefronts", "instructions"], strategy="exhaustive", workers=0, **more,
+    )  # fmt: skip
+
+
+@pytest.mark.emulator
+def test_several_objectives_have_a_front() -> None:
+    tuned = of_two()
+    assert tuned.best == {"KIND": 0}
+    assert tuned.objectives == {"wavefronts": "wavefronts", "instructions": "instructions"}
+    assert [row.state for row in tuned.table] == ["right"] * 3  # none is slow
+    assert [row.point["KIND"] for row in tuned.front] == [0, 1]
+    fewest, fewer = tuned.front
+    assert fewest.values["wavefronts"] < fewer.values["wavefronts"]
+    assert fewest.values["instructions"] > fewer.values["instructions"]
+    assert fewest.value == fewest.values["wavefronts"]
+    document = json.loads(tuned.to_json())
+    assert document["front"] == [{"KIND": 0}, {"KIND": 1}]
+    assert document["table"][0]["values"] == fewest.values
+    lines = [line for line in tuned.explain().splitlines() if line.startswith("front: ")]
+    assert lines[0].startswith("front: KIND=0: wavefronts 0, instructions ")
+    assert len(lines) == 2
+    assert "instructions in instructions" in str(tuned)
+
+
+def test_a_front_leaves_out_what_another_beats() -> None:
+    values = {"a": (1, 3), "b": (2, 2), "c": (2, 3), "d": (3, 1), "e": (1, 3)}
+    rows = [Candidate({"name": name}, "right", values={"x": x, "y": y}) for name, (x, y) in values.items()]
+    rows += [Candidate({"name": "f"}, "wrong", values={"x": 0, "y": 0}), Candidate({"name": "g"}, "right")]
+    assert [row.point["name"] for row in front(rows, ["x", "y"])] == ["a", "b", "d", "e"]
+
+
+@pytest.mark.emulator
+def test_objectives_differ() -> None:
+    stream = ck.emulator.stream()
+    for objective in ([], ["sectors", "sectors"]):
+        with pytest.raises(ck.ArgumentError, match="expected different objectives, at least one"):
+            ck.tune(SCALE, arguments(stream), SPACE, config=blocks, stream=stream, objective=objective)
 
 
 DEADLY = """
