@@ -261,7 +261,7 @@ def parser() -> Parser:
     tune.add_argument(
         "--objective",
         metavar="NAME,…",
-        help="what is least: time; on the emulator a counter; the first leads the search",
+        help="what is least: time or energy; on the emulator a counter; the first leads the search",
     )
     tune.add_argument("--seed", type=int, metavar="N", help="seed of the strategy; default: 0")
     tune.add_argument("--json", action="store_true", help="write JSON: a line a candidate, then a line a size")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from cudakit.emulator import face
-from cudakit.errors import ArgumentError, UnknownNameError, shortened
+from cudakit.errors import ArgumentError, CudakitError, UnknownNameError, shortened
 from cudakit.places import DEVICES, place_of
+from cudakit.tuning.nvml import Meter, meter_of
 
 
 class Objective(Protocol):
@@ -76,6 +78,56 @@ class Time:
         return self._place.mark(self._stream, self._spent.pop() if self._spent else None)
 
 
+class Energy:
+    """The energy of a launch on a GPU, in millijoules, by NVML's meter before and after many launches.
+
+    The meter counts the whole card, and changes a few times a second. The L2 cache is warm.
+    """
+
+    name, unit, repeats = "energy", "mJ", True
+    #: Values of one measurement.
+    RUNS = 3
+    #: Seconds of the launches of one value, and of those between two looks at the clock.
+    LEAST_S, BATCH_S = 0.3, 0.03
+
+    def __init__(self, stream: Any, meter: Meter | None = None) -> None:
+        self._stream, self._place = stream, place_of(stream)
+        self._meter = meter or meter_of(stream)
+        try:
+            self._meter.energy_mj()
+        except Exception as error:  # of NVML
+            raise CudakitError(f"this GPU does not tell its energy: {error}") from error
+
+    def measure(self, launch: Callable[[], None], stop_above: float) -> Sequence[float]:
+        """Return energies of a launch, each the mean of launches that take 0.3 s or more."""
+        values: list[float] = []
+        with self._place.using(self._stream):
+            batch = 1
+            while self._seconds(launch, batch) < self.BATCH_S:
+                batch *= 2
+            while len(values) < self.RUNS:
+                values.append(self._mean(launch, batch))
+                if min(values) > stop_above:
+                    break
+        return values
+
+    def _seconds(self, launch: Callable[[], None], count: int) -> float:
+        """Return the time of launches."""
+        begun = time.perf_counter()
+        for _ in range(count):
+            launch()
+        self._stream.sync()
+        return time.perf_counter() - begun
+
+    def _mean(self, launch: Callable[[], None], batch: int) -> float:
+        """Return the mean energy of launches that take `LEAST_S`."""
+        before, seconds, count = self._meter.energy_mj(), 0.0, 0
+        while seconds < self.LEAST_S:
+            seconds += self._seconds(launch, batch)
+            count += batch
+        return (self._meter.energy_mj() - before) / count
+
+
 #: Counters of the emulator that may be an objective, and how they are read of a report.
 COUNTERS: dict[str, Callable[[Any], float]] = {
     "instructions": lambda report: report.instructions,
@@ -117,13 +169,18 @@ def objective_of(objective: Any, stream: Any, l2: str = "flushed") -> Objective:
     on_gpu = place_of(stream) is DEVICES
     if objective == "time" and on_gpu:
         return Time(stream, l2)
+    if objective == "energy" and on_gpu:
+        return Energy(stream)
     if objective in COUNTERS and not on_gpu:
         return Counter(stream, objective)
-    there = ["time"] if on_gpu else [*COUNTERS]
+    measured = ["time", "energy"]
+    there = measured if on_gpu else [*COUNTERS]
     reason = (
-        "the emulator counts, and measures no time" if objective == "time" else f"a GPU has no objective {objective!r}"
+        f"the emulator counts, and measures no {objective}"
+        if objective in measured
+        else f"a GPU has no objective {objective!r}"
     )
-    if objective not in ("time", *COUNTERS):
+    if objective not in (*measured, *COUNTERS):
         reason = f"there is no objective {shortened(objective)}"
     raise UnknownNameError(f"{reason}; pass objective= one of {', '.join(there)}")
 

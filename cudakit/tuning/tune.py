@@ -20,6 +20,7 @@ from cudakit.places import stream as default_stream
 from cudakit.tuning.candidate import Candidate, none_right
 from cudakit.tuning.compiling import Ahead
 from cudakit.tuning.isolated import IsolatedTrials
+from cudakit.tuning.nvml import clock_mhz
 from cudakit.tuning.objectives import objectives_of
 from cudakit.tuning.replay import replay
 from cudakit.tuning.search import DEFAULT, strategy_of
@@ -108,7 +109,8 @@ def tune(
         returns them, or another kernel that is called with the same configuration. Default: the outputs of the first
         point that launches.
     objective : str, object or list of them
-        ``"time"``; on the emulator a counter, such as ``"sectors"`` and ``"instructions"``: a ranking, no times.
+        ``"time"`` or ``"energy"``; on the emulator a counter, such as ``"sectors"`` and ``"instructions"``: a ranking,
+        no times.
         A list of several: the first leads the search, the others are measured of each right candidate.
     budget : int or timedelta, optional
         Maximum of candidates, or of time. Default: the whole space.
@@ -298,6 +300,7 @@ def _tuned(
     flops: float,
 ) -> Tuned:
     """Search, compare the best, confirm the winner."""
+    clock = clock_mhz(trials.stream)
     with Ahead(trials.specialization, len(strategy.rows), workers) as ahead:
         ended = _search(trials, strategy, ahead, budget, progress)
     confirmed = dict[str, str]()
@@ -324,6 +327,7 @@ def _tuned(
         confirmed,
         trials.seconds,
         trials.traffic(flops),
+        (clock, clock_mhz(trials.stream)),
     )
 
 

@@ -48,6 +48,8 @@ class Tuned(Reported):
         Results of the winner on fresh data, and on the emulator with all checks.
     seconds : dict of str to float
         Time of the search by phase: ``compile`` is waiting, ``load``, ``check``, ``measure``, ``compare``, ``confirm``.
+    clocks : tuple of int or None
+        Clock of the multiprocessors before and after the search, in MHz; None on the emulator and without NVML.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Tuned(Reported):
         confirmed: dict[str, str],
         seconds: dict[str, float],
         traffic: Traffic | None = None,
+        clocks: tuple[int | None, int | None] = (None, None),
     ) -> None:
         self.table = sorted(candidates, key=_rank)
         self.best: Point = self.table[0].point
@@ -67,6 +70,7 @@ class Tuned(Reported):
         self.objective, self.unit = next(iter(self.objectives.items()))
         self.ended, self.confirmed, self.seconds = ended, confirmed, seconds
         self.traffic = traffic
+        self.clocks = None if clocks[0] is None or clocks[1] is None else (clocks[0], clocks[1])
         self._variants = variants
         self._configs: dict[Any, Config | Cover] = {}
 
@@ -101,6 +105,8 @@ class Tuned(Reported):
         right = [candidate for candidate in self.table if candidate.state == "right"]
         yield f"{self.kernel.name}: {len(self.table)} candidates tried, {len(right)} right; ended: {self.ended}"
         yield "seconds: " + ", ".join(f"{phase} {seconds:.1f}" for phase, seconds in self.seconds.items())
+        if self.clocks:
+            yield f"clock of the multiprocessors: {self.clocks[0]:,} MHz before, {self.clocks[1]:,} MHz after"
         yield from (f"{name}: {outcome}" for name, outcome in self.confirmed.items())
         names = list(self.best)
         rates = self.traffic if self.objective == "time" else None
@@ -148,6 +154,7 @@ class Tuned(Reported):
             "ended": self.ended,
             "confirmed": self.confirmed,
             "seconds": self.seconds,
+            "clocks": self.clocks,
             "traffic": None if self.traffic is None else self.traffic._asdict(),
             "best": self.best,
             "table": [dataclasses.asdict(candidate) for candidate in self.table],
