@@ -19,7 +19,7 @@ from cudakit.streams import devices, process
 from cudakit.tuning import kept
 from cudakit.tuning.arrays import on_place
 from cudakit.tuning.objectives import COUNTERS, card_name, objective_of, objectives_of
-from cudakit.tuning.space import Restriction, Space
+from cudakit.tuning.space import Restrictions, Space, space_of
 from cudakit.tuning.tune import Progress, as_tuple, check_options, neighbours, tune_for
 from cudakit.tuning.tuned import Tuned
 from cudakit.tuning.variants import Configured, Variants
@@ -46,10 +46,10 @@ class TunedKernel:
     def __init__(
         self,
         kernel: Any,
-        space: Mapping[str, Sequence[Any]],
+        space: Mapping[str, Sequence[Any]] | Space,
         by: Sequence[str] = (),
         config: Configured = None,
-        where: Restriction | Iterable[Restriction] | None = None,
+        where: Restrictions = None,
         arguments: Callable[..., Sequence[Any]] | None = None,
         sizes: Sequence[Any] = (),
         **search: Any,
@@ -65,10 +65,10 @@ class TunedKernel:
             raise ArgumentError(f"by: {kernel.name} has no parameter {unknown[0]!r}; it has {', '.join(names)}")
         self.kernel, self.by = kernel, by
         self._arguments, self.sizes = arguments, tuple(sizes)
-        self._points = Space(space, where)
+        self._points = space_of(space, where)
         self._variants = Variants(kernel, self._points, config)
         self._search = {"space": space, "config": config, "where": where, **search}
-        self._functions = (config, *([where] if callable(where) else where or ()))
+        self._functions = (config, *(getattr(part, "text", part) for part in self._points.where))
         self._numbers = [names.index(name) for name in by]
         numbers = sorted({*self._numbers, *(names.index(name) for name in self._variants.of_call)})
         arrays = [
@@ -90,7 +90,7 @@ class TunedKernel:
     def __reduce__(self) -> tuple[Any, ...]:
         # Functions that pickle refuses, such as a lambda in `config`, it names.
         fixed = {"by": self.by, "arguments": self._arguments, "sizes": self.sizes, **self._search}
-        return _made, (self.kernel, fixed)
+        return _tuned_kernel, (self.kernel, fixed)
 
     def __call__(self, stream: Any, *arguments: Any) -> None:
         try:
@@ -241,6 +241,6 @@ def _refusal(tuned: Tuned, stream: Any, arguments: Sequence[Any]) -> Exception |
     return None
 
 
-def _made(kernel: Any, fixed: Mapping[str, Any]) -> TunedKernel:
+def _tuned_kernel(kernel: Any, fixed: Mapping[str, Any]) -> TunedKernel:
     """Make a tuned kernel again, in another process."""
     return TunedKernel(kernel, **fixed)

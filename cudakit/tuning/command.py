@@ -47,7 +47,9 @@ def _kernel(text: str | None) -> TunedKernel:
     """Return the tuned kernel that ``FILE.py:NAME`` names. The file runs, but for what is guarded by ``__main__``."""
     path, _, name = (text or "").rpartition(":")
     if not path or not name:
-        raise CudakitError(f"expected FILE.py:NAME, the file and the name of a tuned kernel in it; got {text!r}")
+        raise CudakitError(
+            f"expected FILE.py:NAME, the file and the name of a tuned kernel in it; got {text or 'nothing'}"
+        )
     if not Path(path).is_file():
         raise CudakitError(f"there is no file {path}")
     sys.path.insert(0, str(Path(path).resolve().parent))

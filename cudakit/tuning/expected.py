@@ -86,6 +86,8 @@ class Expected:
                 raise
         arrays = list(arrays) if isinstance(arrays, tuple | list) else [arrays]
         names = self._outputs.names
+        if any(array is None for array in arrays):
+            raise ArgumentError(f"check returned None: return the expected contents of {', '.join(names.values())}")
         if len(arrays) != len(names):
             raise ArgumentError(
                 f"check: expected {len(names)} arrays, for {', '.join(names.values())}; got {len(arrays)}"

@@ -46,8 +46,18 @@ def read(path: str | Path) -> Recorded:
     raise ArgumentError(f"{path}: expected a result's JSON, Kernel Tuner's cache or T4; got {', '.join(document)}")
 
 
-def write_cache(recorded: Recorded, path: str | Path) -> None:
-    """Write a recorded space as a cache file of Kernel Tuner, for its `cache=` and its simulation mode."""
+def write_cache(recorded: Recorded, path: str | Path, problem_size: Sequence[int] = ()) -> None:
+    """Write a recorded space as a cache file of Kernel Tuner, for its `cache=` and its simulation mode.
+
+    Parameters
+    ----------
+    recorded : Recorded
+        Recorded space.
+    path : str or Path
+        File to write.
+    problem_size : sequence of int
+        Size of the problem, which Kernel Tuner compares with the one it gets. Default: the recorded one.
+    """
     words = {word: error for error, word in _ERRORS.items()}
     entries = {}
     for point, value, invalidity in recorded.measurements:
@@ -63,7 +73,7 @@ def write_cache(recorded: Recorded, path: str | Path) -> None:
     document = {
         "device_name": recorded.card,
         "kernel_name": recorded.kernel,
-        "problem_size": list(recorded.problem_size),
+        "problem_size": list(problem_size or recorded.problem_size),
         "tune_params_keys": list(recorded.space.names),
         "tune_params": _parameters(recorded.space),
         "objective": recorded.objective,
@@ -229,7 +239,8 @@ def _of_tuned(document: Mapping[str, Any]) -> Recorded:
         else Measurement(row["point"], None, _STATES.get(row["state"], "runtime"))
         for row in document["table"]
     ]
-    return Recorded(measurements, document["kernel"], objective=document["objective"], unit=document["unit"])
+    card = (document.get("traffic") or {}).get("card", "")
+    return Recorded(measurements, document["kernel"], card, objective=document["objective"], unit=document["unit"])
 
 
 def _measurement(point: dict[str, Any], value: Any, invalidity: str = "correct") -> Measurement:

@@ -7,7 +7,7 @@ import inspect
 import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,8 @@ from cudakit.tuning.expression import Expression
 Point = dict[str, Any]
 #: A restriction: a function or expression of parameters, true for points of the space.
 Restriction = Callable[..., object] | str
+#: Restrictions of a space: one, several or none.
+Restrictions: TypeAlias = Restriction | Iterable[Restriction] | None
 #: Numbers of a point's values in the lists of the space.
 Row = tuple[int, ...]
 #: Points without restrictions, up to which all points of a space are listed.
@@ -66,9 +68,7 @@ class Space:
     (5, {'BLOCK': 64, 'ITEMS': 1})
     """
 
-    def __init__(
-        self, values: Mapping[str, Sequence[Any]], where: Restriction | Iterable[Restriction] | None = None
-    ) -> None:
+    def __init__(self, values: Mapping[str, Sequence[Any]], where: Restrictions = None) -> None:
         if values and not isinstance(values, Mapping):
             raise ArgumentError(f"the space is a dict of parameter → list of values; got {values!r}")
         if not values:
@@ -76,8 +76,7 @@ class Space:
         self.names = tuple(values)
         self.values = tuple(_values_of(name, values[name]) for name in self.names)
         self.product = int(np.prod([len(row) for row in self.values], dtype=object))
-        parts = () if where is None else where if isinstance(where, list | tuple) else (where,)
-        self.where = tuple(Expression(part) if isinstance(part, str) else part for part in parts)
+        self.where = tuple(Expression(part) if isinstance(part, str) else part for part in _parts(where))
         self._checks: list[list[_Check]] = [[] for _ in self.names]
         for restriction in self.where:
             check = _Check(restriction, _names_of(restriction, self.names))
@@ -197,6 +196,20 @@ class Space:
 
     def _refuse(self) -> None:
         raise ArgumentError(f"the restrictions leave no point of {self.product}: loosen `where`, or add values")
+
+
+def space_of(values: Mapping[str, Sequence[Any]] | Space, where: Restrictions = None) -> Space:
+    """Return the space of a dict, or a space with more restrictions."""
+    if not isinstance(values, Space):
+        return Space(values, where)
+    if where is None:
+        return values
+    return Space(dict(zip(values.names, values.values, strict=True)), [*values.where, *_parts(where)])
+
+
+def _parts(where: Any) -> tuple[Restriction, ...]:
+    """Return the restrictions of a space, each to be checked."""
+    return () if where is None else tuple(where) if isinstance(where, list | tuple) else (where,)
 
 
 def _values_of(name: str, values: Sequence[Any]) -> tuple[Any, ...]:

@@ -18,7 +18,7 @@ from cudakit.tuning.arrays import Outputs, on_place
 from cudakit.tuning.candidate import Candidate, Traffic
 from cudakit.tuning.compiling import Ahead
 from cudakit.tuning.expected import Expected
-from cudakit.tuning.objectives import Objective, card_name, interval, is_slower
+from cudakit.tuning.objectives import Counter, Objective, card_name, interval, is_slower
 from cudakit.tuning.space import Point
 from cudakit.tuning.variants import Variants
 
@@ -132,11 +132,12 @@ class Trials:
             candidate.why = str(error)
             return candidate
         try:
+            counts: list[float] = []
             with self.timed("check"):
-                is_right = self._is_right(candidate, plan)
+                is_right = self._is_right(candidate, self._counted(plan, counts))
             if is_right:
                 with self.timed("measure"):
-                    self._measure(candidate, plan)
+                    self._measure(candidate, plan, counts)
         except (ArgumentError, MemoryError):
             raise
         except Exception as error:  # of the emulator, CuPy or the driver
@@ -250,9 +251,20 @@ class Trials:
             candidate.state, candidate.why = "wrong", str(difference)
         return difference is None
 
-    def _measure(self, candidate: Candidate, plan: Callable[[], None]) -> None:
+    def _counted(self, plan: Callable[[], None], counts: list[float]) -> Callable[[], None]:
+        """Return a launch that counts once, on the caller's contents: a counter needs no launch of its own."""
+
+        def launch() -> None:
+            if isinstance(self.objective, Counter) and not counts:
+                counts.extend(self.objective.measure(plan, float("inf")))
+            else:
+                plan()
+
+        return launch
+
+    def _measure(self, candidate: Candidate, plan: Callable[[], None], counts: Sequence[float]) -> None:
         limit = float("inf") if self.further else _HOPELESS * self._fastest
-        values = self.objective.measure(plan, limit)
+        values = counts or self.objective.measure(plan, limit)
         self._note(candidate, values)
         for objective in self.further:
             candidate.values[objective.name] = float(np.median(objective.measure(plan, float("inf"))))

@@ -17,14 +17,14 @@ from typing import Any, NamedTuple
 from cudakit.errors import ArgumentError, shortened
 from cudakit.places import is_capturing
 from cudakit.places import stream as default_stream
-from cudakit.tuning.candidate import Candidate, none_right
+from cudakit.tuning.candidate import Candidate, none_right, shown
 from cudakit.tuning.compiling import Ahead
 from cudakit.tuning.isolated import IsolatedTrials
 from cudakit.tuning.nvml import clock_mhz
 from cudakit.tuning.objectives import objectives_of
 from cudakit.tuning.replay import replay
 from cudakit.tuning.search import DEFAULT, strategy_of
-from cudakit.tuning.space import Point, Restriction, Space
+from cudakit.tuning.space import Point, Restrictions, Space, space_of
 from cudakit.tuning.strategy import Strategy
 from cudakit.tuning.trials import Trials
 from cudakit.tuning.tuned import Tuned
@@ -60,15 +60,23 @@ class Progress(NamedTuple):
         """The estimated time to the end of the search."""
         return self.seconds / self.tried * (self.total - self.tried)
 
+    def __str__(self) -> str:
+        best = "none right yet" if self.best is None or self.best.value is None else f"best {self.best.value:,.4g}"
+        last = "" if self.candidate.value is None else f" {self.candidate.value:,.4g}"
+        point = shown(self.candidate.point)
+        return (
+            f"{self.tried}/{self.total}  {self.candidate.state}{last}: {point}  {best}  {self.seconds_left:.0f} s left"
+        )
+
 
 def tune(
     kernel: Any,
     arguments: Any,
-    space: Mapping[str, Sequence[Any]],
+    space: Mapping[str, Sequence[Any]] | Space,
     *,
     sizes: Sequence[Any] = (),
     config: Configured = None,
-    where: Restriction | Iterable[Restriction] | None = None,
+    where: Restrictions = None,
     stream: Any = None,
     check: Any = None,
     objective: Any = "time",
@@ -92,16 +100,17 @@ def tune(
     arguments : sequence or callable
         Arguments as in a call. Arrays that the kernel may write are copied. With `sizes`, a function of the stream and
         a size that returns them.
-    space : dict of str to list
+    space : dict of str to list, or Space
         Parameter → values. A parameter is a template parameter, a compile option, a parameter of `ck.config`, a macro
-        of the source, or one that `config` takes.
+        of the source or its headers, or one that `config` takes.
     sizes : sequence
         Sizes to tune for, each a number, or a tuple of numbers. The winner must also be right one below and above.
     config : Config, Cover, LaunchConfig or callable, optional
         Launch configuration, or a function that returns it. The function takes parameters of the space, and of the
         kernel, by their names: ``lambda BLOCK, n: ck.config(-(-n // BLOCK), BLOCK)``.
-    where : callable or sequence of callable, optional
-        Restrictions: functions of parameters of the space that are true for its points.
+    where : callable, str or sequence of them, optional
+        Restrictions: functions or expressions of parameters of the space that are true for its points, such as
+        ``"BLOCK * ITEMS <= 1024"``.
     stream : stream, optional
         Stream of the launches. Default: a new one, of the GPU, or of the emulator if there is no GPU.
     check : callable, array, sequence of array or Kernel, optional
@@ -197,12 +206,12 @@ def neighbours(
 def tune_for(
     kernel: Any,
     arguments: Sequence[Any],
-    space: Mapping[str, Sequence[Any]],
+    space: Mapping[str, Sequence[Any]] | Space,
     *,
     stream: Any,
     others: Mapping[str, Callable[[], Sequence[Any]]] | None = None,
     config: Configured = None,
-    where: Restriction | Iterable[Restriction] | None = None,
+    where: Restrictions = None,
     check: Any = None,
     objective: Any = "time",
     budget: int | timedelta | None = None,
@@ -228,7 +237,7 @@ def tune_for(
     if is_capturing(stream):
         raise ArgumentError("the stream is being captured, so that nothing can be measured: pass another stream")
     arguments = tuple(arguments)
-    points = Space(space, where)
+    points = space_of(space, where)
     variants = Variants(kernel, points, config)
     first, *further = objectives_of(objective, stream, l2)
     if isolated:

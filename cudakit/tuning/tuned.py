@@ -112,8 +112,8 @@ class Tuned(Reported):
         rates = self.traffic if self.objective == "time" else None
         further, on_front = [*self.objectives][1:], self.front
         heads = (
-            *names, "state", f"{self.objective} in {self.unit}", "interval",
-            *(f"{name} in {self.objectives[name]}" for name in further), *(["front"] if further else []),
+            *names, "state", _head(self.objective, self.unit), "interval",
+            *(_head(name, self.objectives[name]) for name in further), *(["front"] if further else []),
             "runs", "registers", "occupancy",
             *(rates.heads if rates else ()), "why",
         )  # fmt: skip
@@ -122,7 +122,7 @@ class Tuned(Reported):
                 *(str(row.point[name]) for name in names),
                 row.state,
                 row.value,
-                "" if row.low is None else f"{row.low:,.4g} – {row.high:,.4g}",
+                "" if row.low is None or row.runs == 1 else f"{row.low:,.4g} – {row.high:,.4g}",
                 *(row.values.get(name) for name in further),
                 *(["yes" if row in on_front else ""] if further else []),
                 row.runs or None,
@@ -167,6 +167,11 @@ class Tuned(Reported):
     def save(self, path: str | Path) -> None:
         """Write the result to a file as JSON."""
         Path(path).write_text(self.to_json(), encoding="utf-8")
+
+
+def _head(name: str, unit: str) -> str:
+    """Return the head of an objective's column. A counter is its own unit."""
+    return name if name == unit else f"{name} in {unit}"
 
 
 def _rank(candidate: Candidate) -> tuple[int, float]:

@@ -10,7 +10,9 @@ from typing import Any, TypeAlias
 
 from cudakit.errors import ArgumentError, CudakitError, LaunchError
 from cudakit.jit.load.config import Config, Cover, as_config, config
+from cudakit.jit.signature.signature import Declarations
 from cudakit.jit.specialise.options import CompileOptions
+from cudakit.jit.specialise.spellings import names_of
 from cudakit.tuning.space import Point, Space
 
 #: Parameters of `ck.config` that a space may vary when no `config` is passed.
@@ -60,14 +62,14 @@ class Variants:
         self.options = tuple(name for name in space.names if name in _OPTIONS)
         self.shapes = tuple(name for name in space.names if name in SHAPES and config is None)
         others = [name for name in space.names if name not in {*self.template, *self.options, *self.shapes}]
-        words = frozenset(re.findall(r"[A-Za-z_]\w*", kernel.source.text or ""))
+        words = _words_of(kernel) if others else frozenset()
         self.macros = tuple(name for name in others if name in words)
         self._of_config = [name for name in space.names if name in of_config or of_config == {"**"}]
         if unused := [name for name in others if name not in words and name not in self._of_config]:
             raise ArgumentError(
                 f"{unused[0]!r} of the space changes nothing of {kernel.name}: it is no template parameter "
-                f"({', '.join(of_templates) or 'the kernel has none'}), no compile option, no macro of the source, and "
-                "`config` does not take it"
+                f"({', '.join(of_templates) or 'the kernel has none'}), no compile option, no macro of the source "
+                "or its headers, and `config` does not take it"
             )
         if config is None and "grid" not in self.shapes:
             raise ArgumentError(
@@ -116,6 +118,12 @@ class Variants:
                 raise LaunchError(f"config raises {type(error).__name__}: {error}") from error
             return as_config(chosen)
         return as_config(self._config)
+
+
+def _words_of(kernel: Any) -> frozenset[str]:
+    """Return the identifiers of a kernel's source and of the headers that it includes."""
+    texts = names_of(kernel.source, Declarations(), kernel.options).texts
+    return frozenset(word for text in texts for word in re.findall(r"[A-Za-z_]\w*", text))
 
 
 def _names_of_config(config: Configured) -> frozenset[str]:

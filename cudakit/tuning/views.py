@@ -19,7 +19,7 @@ def explanation(tuned: Any) -> Iterator[str]:
     yield f"best: {valued(best)}"
     for name in tuned.best:
         beside = [row for row in measured(tuned.table) if row is not best and differs_in(row, best) == [name]]
-        costs = [f"{row.point[name]} {(row.value or 0) / (best.value or 1) - 1:+.1%}" for row in beside]
+        costs = [f"{row.point[name]} {_cost(row.value or 0.0, best.value or 0.0)}" for row in beside]
         yield f"{name}: {best.point[name]} here; " + (", ".join(costs) or "no other value was measured beside it")
     if ties := [row for row in tuned.table if row.tied and row is not best]:
         yield "ties: " + "; ".join(valued(row) for row in ties)
@@ -36,6 +36,11 @@ def explanation(tuned: Any) -> Iterator[str]:
             reason = f"{row.state}: {row.why.partition(chr(10))[0]}"
             reasons[reason] = reasons.get(reason, 0) + 1
     yield from (f"{count} × {reason}" for reason, count in reasons.items())
+
+
+def _cost(value: float, best: float) -> str:
+    """Return how much more a value is than the best, as a share of it where that is not zero."""
+    return f"{value / best - 1:+.1%}" if best else f"{value:+,.4g}"
 
 
 def plot(tuned: Any, path: str | PathLike[str] | None = None) -> Any:
@@ -69,7 +74,7 @@ def plot(tuned: Any, path: str | PathLike[str] | None = None) -> Any:
         axes.set_yscale("log")
         axes.spines[["top", "right"]].set_visible(False)
         if not number:
-            axes.set_ylabel(f"{tuned.objective} in {tuned.unit}")
+            axes.set_ylabel(tuned.objective if tuned.objective == tuned.unit else f"{tuned.objective} in {tuned.unit}")
     figure.suptitle(f"{tuned.kernel.name}: {valued(tuned.table[0])}", fontsize="medium")
     if path is not None:
         publish(path, lambda file: figure.savefig(file, format="png", dpi=110))

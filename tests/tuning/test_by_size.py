@@ -166,3 +166,13 @@ def test_a_parameter_that_the_kernel_lacks_is_told(tmp_path: Path) -> None:
         kernel_in(tmp_path).tuned(SPACE, by="m", config=blocks)
     with pytest.raises(ck.ArgumentError, match=r"config takes 'm': neither the space \(ITEMS\) nor scale"):
         kernel_in(tmp_path).tuned({"ITEMS": [1]}, config=lambda ITEMS, m: ck.config(m, 32))
+
+
+@pytest.mark.emulator
+def test_a_macro_of_a_header_is_a_parameter(tmp_path: Path) -> None:
+    kernel = kernel_in(tmp_path)
+    (tmp_path / "step.h").write_text("#define STEP (WIDTH / WIDTH)\n")
+    tuned = kernel.tuned({"ITEMS": [1], "BLOCK": [32], "WIDTH": [1, 2]}, where="WIDTH > 1", config=blocks, workers=0)
+    assert np.array_equal(call(tuned), 2 * np.arange(1000, dtype=np.float32))
+    with pytest.raises(ck.ArgumentError, match="'WIDE' of the space changes nothing of scale"):
+        kernel.tuned({"ITEMS": [1], "WIDE": [1]}, config=ck.config(1, 32))

@@ -188,3 +188,16 @@ def test_a_record_without_a_valid_point_has_no_optimum() -> None:
     record = Recorded([Measurement({"A": 1}, None, "compile"), Measurement({"A": 2}, None, "compile")])
     assert record.optimum == float("inf")
     assert replay(record).shares == [0.0, 0.0]
+
+
+def test_a_cache_has_the_problem_size_that_is_passed_and_a_result_its_card(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    row = {"point": {"A": 1}, "state": "right", "value": 2.0}
+    document = {"kernel": "f", "objective": "sectors", "unit": "sectors", "table": [row], "traffic": {"card": "a card"}}
+    path.write_text(json.dumps(document))
+    recorded = formats.read(path)
+    assert recorded.card == "a card"
+    formats.write_cache(recorded, path, [100, 200])
+    assert json.loads(path.read_text())["problem_size"] == [100, 200]
+    formats.write_cache(RECORDED, path)
+    assert json.loads(path.read_text())["problem_size"] == [4096, 16]

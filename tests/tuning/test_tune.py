@@ -14,6 +14,7 @@ from cudakit.jit.cache.prewarm import Workers
 from cudakit.jit.cache.stages import first_request
 from cudakit.tuning.candidate import Candidate, front
 from cudakit.tuning.objectives import interval, is_slower
+from cudakit.tuning.space import Space
 
 SCALE = ck.Kernel(
     """
@@ -357,3 +358,76 @@ def test_a_result_is_explained_saved_and_drawn(tmp_path: Any) -> None:
     figure = tuned.plot(tmp_path / "tuned.png")
     assert [axes.get_xlabel() for axes in figure.axes] == ["ITEMS", "BLOCK"]
     assert (tmp_path / "tuned.png").read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.emulator
+def test_a_check_that_returns_nothing_is_said() -> None:
+    stream = ck.emulator.stream()
+    with pytest.raises(ck.ArgumentError, match="check returned None: return the expected contents of y"):
+        ck.tune(
+            SCALE,
+            arguments(stream),
+            SPACE,
+            config=blocks,
+            stream=stream,
+            objective="sectors",
+            check=lambda x, y, by, n: None,
+        )
+
+
+@pytest.mark.emulator
+def test_a_space_with_restrictions_is_searched_and_a_counter_is_shown_once() -> None:
+    stream = ck.emulator.stream()
+    space = Space({"ITEMS": [1, 2], "BLOCK": [32, 64]}, "ITEMS * BLOCK <= 64")
+    lines: list[str] = []
+    tuned = ck.tune(
+        SCALE,
+        arguments(stream),
+        space,
+        where="BLOCK > 32",
+        config=blocks,
+        stream=stream,
+        objective="sectors",
+        progress=lambda state: lines.append(str(state)),
+    )
+    assert [row.point for row in tuned.table] == [{"ITEMS": 1, "BLOCK": 64}]
+    assert lines[0].startswith("1/1  right 250: ITEMS=1, BLOCK=64  best 250")
+    assert "sectors in" not in str(tuned)
+    assert "–" not in str(tuned)
+
+
+@pytest.mark.emulator
+def test_a_counter_counts_the_callers_contents() -> None:
+    """The count of this kernel depends on what it overwrites."""
+    kernel = ck.Kernel(
+        "template <int A> __global__ void mark(float* y, int* launches, int n) {\n"
+        "    if (threadIdx.x == 0) atomicAdd(launches, 1);\n"
+        "    if (y[threadIdx.x] > 0) for (int i = 0; i < 100; i++) atomicAdd(launches + 1, 1);\n"
+        "    y[threadIdx.x] = -1;\n}"
+    )
+    stream = ck.emulator.stream()
+    few, many = (
+        ck.tune(
+            kernel,
+            (np.full(32, start, np.float32), np.zeros(2, np.int32), 32),
+            {"A": [1]},
+            config=ck.config(1, 32),
+            stream=stream,
+            objective="instructions",
+        )
+        for start in (0, 1)
+    )
+    assert (many.table[0].value or 0) > 100 > (few.table[0].value or 0)
+
+
+@pytest.mark.emulator
+def test_explain_says_differences_from_a_best_value_of_zero() -> None:
+    kernel = ck.Kernel(
+        "template <int STEP> __global__ void turn(float* y) {\n"
+        "    __shared__ float s[32 * STEP];\n    s[threadIdx.x * STEP] = threadIdx.x;\n    __syncthreads();\n"
+        "    y[threadIdx.x] = s[(31 - threadIdx.x) * STEP];\n}"
+    )
+    stream = ck.emulator.stream()
+    y = ck.empty(32, np.float32, stream=stream)
+    tuned = ck.tune(kernel, (y,), {"STEP": [1, 2]}, config=ck.config(1, 32), stream=stream, objective="bank_conflicts")
+    assert "STEP: 1 here; 2 +2" in tuned.explain().splitlines()
