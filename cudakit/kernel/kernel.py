@@ -617,7 +617,9 @@ class Kernel(functools.partial[None]):
         config : Config, Cover, LaunchConfig or callable, optional
             Launch configuration, as for `ck.tune`.
         **search : object
-            Other parameters of `ck.tune`: ``where``, ``check``, ``objective``, ``budget`` and so on.
+            Other parameters of `ck.tune`: ``where``, ``check``, ``objective``, ``budget`` and so on. Default of
+            ``objective``: the time; on the emulator the instructions. ``arguments``, a function of the stream and a
+            size, and ``sizes`` are for ``cudakit tune``.
 
         Returns
         -------
