@@ -82,6 +82,8 @@ class TunedKernel:
         )
         self._ready: dict[Any, tuple[Any, Config | Cover]] = {}
         self.results: dict[tuple[Any, ...], Tuned] = {}
+        #: Size classes whose kept result cannot be launched.
+        self._refused: set[tuple[Any, ...]] = set()
         self._lock: Any = process.renewed(self, "_lock", threading.RLock)
 
     def __repr__(self) -> str:
@@ -97,7 +99,32 @@ class TunedKernel:
             kernel, config = self._ready[type(stream), self._key(arguments)]
         except (KeyError, TypeError, AttributeError, IndexError):
             kernel, config = self._prepared(stream, arguments)
+            try:
+                kernel(stream, config, *arguments)
+                return
+            except (LaunchError, CompileError) as error:
+                if not self._is_dropped(stream, arguments, error):
+                    raise
+            kernel, config = self._prepared(stream, arguments)
         kernel(stream, config, *arguments)
+
+    def _is_dropped(self, stream: Any, arguments: Sequence[Any], error: Exception) -> bool:
+        """Give up a kept result whose best point cannot be launched. Return whether there was one."""
+        size_class = (card_name(stream), *self.size_class(arguments))
+        with self._lock:
+            result = self.results.get(size_class)
+            if result is None or result.ended != "kept":
+                return False
+            warnings.warn(
+                f"{self.kernel.name}: the kept result for {size_class} is not used, since its best point cannot be "
+                f"launched here: {error}",
+                CacheWarning,
+                stacklevel=3,
+            )
+            self._refused.add(size_class)
+            del self.results[size_class]
+            self._ready.clear()
+        return True
 
     def size_class(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """Return the size class of a call's arguments: dtypes, and the power of two of each number in `by`."""
@@ -181,21 +208,14 @@ class TunedKernel:
 
     def _of_class(self, stream: Any, arguments: Sequence[Any], size_class: Sequence[Any]) -> Tuned:
         chosen = settings.tuning()
-        first = next(iter(self._points))
+        first = self._points.first
         if chosen == "off":
             return Tuned.of_point(self._variants, first, "CUDAKIT_TUNE is off")
         record = kept.records_of(self.kernel).read(self._key_of_record(stream, arguments))
-        candidates = None if record is None else kept.candidates_of(record, self._points)
+        is_usable = record is not None and tuple(size_class) not in self._refused
+        candidates = None if record is None or not is_usable else kept.candidates_of(record, self._points)
         if candidates:
-            tuned = Tuned(self._variants, candidates, objectives_of(self._objective(stream), stream), "kept", {}, {})
-            if (refused := _refusal(tuned, stream, arguments)) is None:
-                return tuned
-            warnings.warn(
-                f"{self.kernel.name}: the kept result for {size_class} is not used, since its best point cannot be "
-                f"launched here: {refused}",
-                CacheWarning,
-                stacklevel=4,
-            )
+            return Tuned(self._variants, candidates, objectives_of(self._objective(stream), stream), "kept", {}, {})
         if chosen == "kept" or is_capturing(stream):
             reason = "CUDAKIT_TUNE is kept" if chosen == "kept" else "the stream is being captured"
             warnings.warn(
@@ -226,19 +246,8 @@ class TunedKernel:
         parts = objective if isinstance(objective, list | tuple) else [objective]
         name = ", ".join(part if isinstance(part, str) else objective_of(part, stream).name for part in parts)
         here = on_place(arguments, stream)[0]
-        specialization = self._variants.kernel(next(iter(self._points))).specialization_of(stream, *here)
+        specialization = self._variants.kernel(self._points.first).specialization_of(stream, *here)
         return kept.key_of(specialization, self._points, self._functions, self.size_class(arguments), name, stream)
-
-
-def _refusal(tuned: Tuned, stream: Any, arguments: Sequence[Any]) -> Exception | None:
-    """Return the error of a launch that the device cannot do, or None."""
-    try:
-        tuned.kernel.plan(stream, tuned.config(*arguments), *on_place(arguments, stream)[0])
-    except (LaunchError, CompileError) as error:
-        return error
-    except ArgumentError:
-        pass  # the call says so
-    return None
 
 
 def _tuned_kernel(kernel: Any, fixed: Mapping[str, Any]) -> TunedKernel:

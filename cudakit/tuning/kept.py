@@ -8,6 +8,8 @@ are unchanged. Two processes that keep results of one key merge their tables.
 from __future__ import annotations
 
 import dataclasses
+import functools
+import inspect
 import json
 import time
 import warnings
@@ -180,9 +182,9 @@ def record_of(tuned: Tuned, space: Space, specialization: Specialization, stream
 
 def candidates_of(record: Mapping[str, Any], space: Space) -> list[Candidate] | None:
     """Return the candidates of a record, the best first; None if a header has changed since."""
-    if not Closure.from_json(record["headers"]).holds():
-        return None
     try:
+        if not Closure.from_json(record["headers"]).holds():
+            return None
         return [Candidate(**{**row, "point": space.point(row["point"])}) for row in record["rows"]]
     except (IndexError, TypeError, ValueError):  # of another space, by hand
         return None
@@ -217,12 +219,12 @@ def _settled(specialization: Specialization) -> Request:
 
 
 def _merged(former: dict[str, Any] | None, record: dict[str, Any]) -> dict[str, Any]:
-    """Return a record with the rows of both; of two rows for a point the one that is wrong, or has more launches."""
+    """Return a record with the rows of both; of two rows for a point a wrong one, or that with more launches."""
     if former is None or former["headers"] != record["headers"]:
         return record
     rows: dict[tuple[int, ...], dict[str, Any]] = {}
     # One search may find by its confirmation what another has not seen.
-    weight: Callable[[dict[str, Any]], Any] = lambda row: (row["state"] == "wrong", row["runs"])  # noqa: E731
+    weight: Callable[[dict[str, Any]], Any] = lambda row: (row["state"] in ("wrong", "invalid"), row["runs"])  # noqa: E731
     for row in (*former["rows"], *record["rows"]):
         point = tuple(row["point"])
         if point not in rows or weight(row) >= weight(rows[point]):
@@ -231,21 +233,22 @@ def _merged(former: dict[str, Any] | None, record: dict[str, Any]) -> dict[str, 
     return {**record, "rows": sorted(rows.values(), key=order)}
 
 
-def _content_of(function: Any) -> Any:
-    """Return what decides the results of a function: its code, defaults and the values that it closes over."""
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return repr(function)
-    cells = [repr(cell.cell_contents) for cell in function.__closure__ or ()]
-    constants = [_content_of(_Inner(value)) if hasattr(value, "co_code") else repr(value) for value in code.co_consts]
-    return code.co_code.hex(), code.co_names, constants, repr(function.__defaults__), cells
+def _content_of(value: Any, around: tuple[Any, ...] = ()) -> Any:
+    """Return what decides the results of a function: its code, defaults, and the values that it takes from outside.
 
-
-class _Inner:
-    """A function inside of another, as `_content_of` takes it."""
-
-    __closure__ = None
-    __defaults__ = None
-
-    def __init__(self, code: Any) -> None:
-        self.__code__ = code
+    The same in each process: no addresses, and sets in an order. `around` are the functions that lead to this one.
+    """
+    if isinstance(value, functools.partial):
+        return _content_of(value.func, around), repr(value.args), repr(value.keywords)
+    if isinstance(value, frozenset | set):
+        return sorted(map(repr, value))
+    function = getattr(value, "__func__", value)
+    code = value if inspect.iscode(value) else getattr(function, "__code__", None)
+    if code is None or value in around:
+        return getattr(value, "__qualname__", None) or repr(value)
+    names = getattr(function, "__globals__", {})
+    outside = [names[name] for name in code.co_names if name in names and not inspect.ismodule(names[name])]
+    cells = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
+    defaults = getattr(function, "__defaults__", None) or ()
+    values = [_content_of(part, (*around, value)) for part in (*code.co_consts, *outside, *cells, *defaults)]
+    return code.co_code.hex(), code.co_names, values

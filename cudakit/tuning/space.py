@@ -7,7 +7,7 @@ import inspect
 import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -133,6 +133,14 @@ class Space:
 
         return below(0)
 
+    @property
+    def first(self) -> Point:
+        """The first valid point."""
+        row = next(self.walk(), None)
+        if row is None:
+            self._refuse()
+        return self.point(row)
+
     def sample(self, count: int, seed: int = 0) -> NDArray[np.int32]:
         """Return rows of at most `count` different valid points: all of them, or random ones of a larger space.
 
@@ -194,7 +202,7 @@ class Space:
         ]
         return [candidate for candidate in rows if self.is_valid(candidate)]
 
-    def _refuse(self) -> None:
+    def _refuse(self) -> NoReturn:
         raise ArgumentError(f"the restrictions leave no point of {self.product}: loosen `where`, or add values")
 
 
