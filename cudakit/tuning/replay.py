@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cudakit.errors import ArgumentError
 from cudakit.tuning.formats import read
 from cudakit.tuning.recorded import Measurement, Recorded
-from cudakit.tuning.search import DEFAULT, strategy_of
+from cudakit.tuning.search import DEFAULT, searcher_of
 
 
 class Replay(NamedTuple):
@@ -27,7 +27,7 @@ class Replay(NamedTuple):
 
 
 def replay(
-    recorded: Recorded | str | Path, strategy: str = DEFAULT, budget: int | None = None, seed: int = 0
+    recorded: Recorded | str | Path, strategy: Any = DEFAULT, budget: int | None = None, seed: int = 0
 ) -> Replay:
     """Search a recorded space.
 
@@ -35,8 +35,8 @@ def replay(
     ----------
     recorded : Recorded, str or Path
         Recorded space, or its file: a result's JSON, Kernel Tuner's cache or T4.
-    strategy : str
-        Name of the strategy.
+    strategy : str or object
+        Name of the strategy, or an object, as for `ck.tune`.
     budget : int, optional
         Number of points, valid or not. Default: all.
     seed : int
@@ -50,7 +50,7 @@ def replay(
     record = recorded if isinstance(recorded, Recorded) else read(recorded)
     if budget is not None and budget < 1:
         raise ArgumentError(f"budget: expected a positive number of points, got {budget}")
-    search = strategy_of(strategy, record.space, seed)
+    search = searcher_of(strategy, record.space, seed)
     result = Replay([], [])
     best = float("inf")
     while (budget is None or len(result.shares) < budget) and (points := search.ask()):

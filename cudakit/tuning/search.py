@@ -12,13 +12,15 @@ A strategy is asked for points and given their values. It never asks for a point
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from cudakit.errors import ArgumentError, UnknownNameError
+from cudakit.errors import ArgumentError, UnknownNameError, shortened
 from cudakit.tuning.model import Model
 from cudakit.tuning.space import Space
-from cudakit.tuning.strategy import POOL, Strategy, latin_order
+from cudakit.tuning.strategy import POOL, Searcher, Strategy, latin_order
 
 
 class Exhaustive(Strategy):
@@ -77,3 +79,19 @@ def strategy_of(name: str, space: Space, seed: int = 0) -> Strategy:
     if name not in STRATEGIES:
         raise UnknownNameError(f"no strategy is named {name!r}; there are {', '.join(STRATEGIES)}")
     return STRATEGIES[name](space, seed)
+
+
+def searcher_of(strategy: Any, space: Space, seed: int = 0) -> Searcher:
+    """Return a search of a space: by a strategy's name, by its class, or the object itself.
+
+    Raises
+    ------
+    ArgumentError
+        The object has no methods ``ask``, ``tell`` and ``likely``.
+    """
+    if isinstance(strategy, str):
+        return strategy_of(strategy, space, seed)
+    searcher: Searcher = strategy(space, seed=seed) if isinstance(strategy, type) else strategy
+    if not all(callable(getattr(searcher, name, None)) for name in ("ask", "tell", "likely")):
+        raise ArgumentError(f"strategy is a name, or has the methods ask, tell and likely; got {shortened(strategy)}")
+    return searcher

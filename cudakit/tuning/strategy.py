@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,19 @@ from cudakit.tuning.space import LARGEST, Point, Row, Space
 
 #: Points of a large space that a strategy looks at.
 POOL = 20_000
+
+
+class Searcher(Protocol):
+    """A search, as `ck.tune` needs it. `Strategy` is one; another project's can be wrapped as one."""
+
+    def ask(self, count: int = 1) -> list[Point]:
+        """Return up to `count` points to measure next. Empty: the search has ended."""
+
+    def likely(self, count: int) -> list[Point]:
+        """Return up to `count` points that may come next."""
+
+    def tell(self, point: Mapping[str, Any], value: float | None) -> None:
+        """Take the value of a point: less is better, None for a point that is invalid."""
 
 
 class Strategy:

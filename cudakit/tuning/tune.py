@@ -23,9 +23,9 @@ from cudakit.tuning.isolated import IsolatedTrials
 from cudakit.tuning.nvml import clock_mhz
 from cudakit.tuning.objectives import objectives_of
 from cudakit.tuning.replay import replay
-from cudakit.tuning.search import DEFAULT, strategy_of
-from cudakit.tuning.space import Point, Restrictions, Space, space_of
-from cudakit.tuning.strategy import Strategy
+from cudakit.tuning.search import DEFAULT, searcher_of
+from cudakit.tuning.space import LARGEST, Point, Restrictions, Space, space_of
+from cudakit.tuning.strategy import Searcher
 from cudakit.tuning.trials import Trials
 from cudakit.tuning.tuned import Tuned
 from cudakit.tuning.variants import Configured, Variants
@@ -81,7 +81,7 @@ def tune(
     check: Any = None,
     objective: Any = "time",
     budget: int | timedelta | None = None,
-    strategy: str = DEFAULT,
+    strategy: Any = DEFAULT,
     seed: int = 0,
     tolerance: float | None = None,
     l2: str = "flushed",
@@ -123,8 +123,10 @@ def tune(
         A list of several: the first leads the search, the others are measured of each right candidate.
     budget : int or timedelta, optional
         Maximum of candidates, or of time. Default: the whole space.
-    strategy : str
-        Order in which points are tried: ``"model"``, ``"local"``, ``"random"`` or ``"exhaustive"``.
+    strategy : str or object
+        Order in which points are tried: ``"model"``, ``"local"``, ``"random"`` or ``"exhaustive"``. An object has
+        methods ``ask``, ``tell`` and ``likely``, such as `cudakit.tuning.optuna.Study`; its class is called with the
+        space.
     seed : int
         Seed of the strategy's random choices.
     tolerance : float, optional
@@ -215,7 +217,7 @@ def tune_for(
     check: Any = None,
     objective: Any = "time",
     budget: int | timedelta | None = None,
-    strategy: str = DEFAULT,
+    strategy: Any = DEFAULT,
     seed: int = 0,
     tolerance: float | None = None,
     l2: str = "flushed",
@@ -252,7 +254,7 @@ def tune_for(
         trials = Trials(variants, arguments, stream, first, check, tolerance, others=others, further=further)
     try:
         with trials:
-            return _tuned(trials, strategy_of(strategy, points, seed), workers, budget, seed, progress, flops)
+            return _tuned(trials, searcher_of(strategy, points, seed), workers, budget, seed, progress, flops)
     except MemoryError as error:
         raise MemoryError(
             f"{variants.name}: memory is full ({error}). A search holds up to six copies of each array that the kernel "
@@ -301,7 +303,7 @@ def _is_whole(value: Any, least: int) -> bool:
 
 def _tuned(
     trials: Trials,
-    strategy: Strategy,
+    strategy: Searcher,
     workers: int | None,
     budget: int | timedelta | None,
     seed: int,
@@ -310,7 +312,7 @@ def _tuned(
 ) -> Tuned:
     """Search, compare the best, confirm the winner."""
     clock = clock_mhz(trials.stream)
-    with Ahead(trials.specialization, len(strategy.rows), workers) as ahead:
+    with Ahead(trials.specialization, _count(trials, strategy), workers) as ahead:
         ended = _search(trials, strategy, ahead, budget, progress)
     confirmed = dict[str, str]()
     try:
@@ -340,9 +342,16 @@ def _tuned(
     )
 
 
+def _count(trials: Trials, strategy: Searcher) -> int:
+    """Return the most points of a search."""
+    space = trials.variants.space
+    rows = getattr(strategy, "rows", None)
+    return len(rows) if rows is not None else len(space) if space.product <= LARGEST else space.product
+
+
 def _search(
     trials: Trials,
-    strategy: Strategy,
+    strategy: Searcher,
     ahead: Ahead,
     budget: int | timedelta | None,
     progress: Callable[[Progress], None] | None,
@@ -350,7 +359,8 @@ def _search(
     """Evaluate points until the strategy has none, or the budget is used. Return why the search ended."""
     begun = time.monotonic()
     most = None if budget is None or isinstance(budget, timedelta) else int(budget)
-    total = min(len(strategy.rows), most or len(strategy.rows))
+    count = _count(trials, strategy)
+    total = min(count, most or count)
     pending: list[Point] = []
     while True:
         if trials.broken:

@@ -45,6 +45,7 @@ class Variants:
     """
 
     def __init__(self, kernel: Any, space: Space, config: Configured = None) -> None:
+        self.space = space
         self._kernel = kernel
         self._config = config
         of_config = _names_of_config(config)
