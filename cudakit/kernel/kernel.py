@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from cudakit.jit.compile.assemble import Explained
     from cudakit.kernel.globals import Globals
     from cudakit.tuning.by_size import TunedKernel
+    from cudakit.tuning.space import Space
 
 
 class Module:
@@ -604,13 +605,18 @@ class Kernel(functools.partial[None]):
         return result
 
     def tuned(
-        self, space: Mapping[str, Sequence[Any]], *, by: str | Sequence[str] = (), config: Any = None, **search: Any
+        self,
+        space: Mapping[str, Sequence[Any]] | Space,
+        *,
+        by: str | Sequence[str] = (),
+        config: Any = None,
+        **search: Any,
     ) -> TunedKernel:
         """Return a kernel that finds its best variant for each size class at the first call, and keeps the result.
 
         Parameters
         ----------
-        space : dict of str to list
+        space : dict of str to list, or Space
             Parameter → values, as for `ck.tune`.
         by : str or sequence of str
             Parameters of the kernel whose powers of two make the size class.

@@ -83,6 +83,10 @@ class Space:
             self._checks[max((self.names.index(name) for name in check.names), default=0)].append(check)
         self._numbers = [{_key(value): number for number, value in enumerate(row)} for row in self.values]
 
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{name}: {len(row)} values" for name, row in zip(self.names, self.values, strict=True))
+        return f"<Space {counts}; {len(self.where)} restrictions>"
+
     def __iter__(self) -> Iterator[Point]:
         """Yield the valid points, the last parameter changing fastest. Points are made one at a time."""
         return map(self.point, self.walk())

@@ -122,3 +122,7 @@ def test_a_point_of_another_space_is_refused() -> None:
         space.row({"BLOCK": 32})
     with pytest.raises(ArgumentError, match="a value that is not in the space"):
         space.row({"BLOCK": 33, "ITEMS": 1, "LAYOUT": "row"})
+
+
+def test_a_space_shows_its_parameters() -> None:
+    assert repr(Space({"A": [1, 2], "B": [3]}, "A > B")) == "<Space A: 2 values, B: 1 values; 1 restrictions>"
