@@ -651,3 +651,13 @@ def test_one_vector_is_set() -> None:
     array[1, 0] = gpuarray.vec.make_float3(1, 2, 3)
     assert array.get()[1, 0].tolist() == (1, 2, 3)
     assert not array.get()["x"][0].any()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64", "int32"])
+def test_the_least_numbers_are_true(dtype: str) -> None:
+    least = np.array({"float16": 1e-7, "float32": 1e-40, "float64": 1e-310}.get(dtype, 1), dtype)
+    odd = np.array(3 if dtype == "int32" else np.nan, dtype)
+    for number, is_true in ((least, True), (-least, True), (odd, True), (0 * -least, False)):
+        x = to_gpu(np.full(10, number, dtype))
+        assert bool(x.any().get()) is is_true
+        assert bool(x.all().get()) is is_true

@@ -381,11 +381,11 @@ class GPUArray(Arithmetic):
 
     def any(self, stream: Any = None, allocator: Any = None) -> GPUArray:
         """Return whether any element is not 0, as an array without axes."""
-        return reduce_to("any", self, np.dtype(bool), lambda xp, array: xp.any(array), stream, allocator)
+        return reduce_to("any", self, np.dtype(bool), lambda xp, array: xp.any(truths(array)), stream, allocator)
 
     def all(self, stream: Any = None, allocator: Any = None) -> GPUArray:
         """Return whether no element is 0, as an array without axes."""
-        return reduce_to("all", self, np.dtype(bool), lambda xp, array: xp.all(array), stream, allocator)
+        return reduce_to("all", self, np.dtype(bool), lambda xp, array: xp.all(truths(array)), stream, allocator)
 
     # ── textures ──
 
@@ -423,6 +423,11 @@ class GPUArray(Arithmetic):
         if is_wide or self.dtype.kind in "iu":
             texref.set_flags(texref.get_flags() | TRSF_READ_AS_INTEGER)
         return offset
+
+
+def truths(array: Any) -> Any:
+    """Return an array that is not 0 where `array` is not; CuPy's kernels take denormal numbers for 0."""
+    return array.view(f"u{array.itemsize}") << 1 if array.dtype.kind == "f" else array
 
 
 def reduce_to(
