@@ -161,6 +161,7 @@ class Outcome(NamedTuple):
     strategy: str
     evaluated: int
     wall: float
+    waited: float
     point: dict[str, int]
 
 
@@ -199,7 +200,9 @@ def ours(case: Case, strategy: str, budget: int | None, workers: int | None) -> 
             tolerance=1e-3,
         )  # fmt: skip
         wall = time.perf_counter() - begun
-    return Outcome("cudakit", strategy, len(tuned.table), wall, tuned.best)
+    label = strategy if workers else f"{strategy}, compiled when needed"
+    waited = tuned.seconds["compile"] + tuned.seconds["load"]
+    return Outcome("cudakit", label, len(tuned.table), wall, waited, tuned.best)
 
 
 def theirs(case: Case, strategy: str, budget: int | None) -> Outcome:
@@ -219,7 +222,8 @@ def theirs(case: Case, strategy: str, budget: int | None) -> Outcome:
         wall = time.perf_counter() - begun
     right = [row for row in results if isinstance(row["time"], float)]
     best = min(right, key=lambda row: row["time"])
-    return Outcome("Kernel Tuner", strategy, len(results), wall, {name: best[name] for name in case.space})
+    waited = sum(row.get("compile_time", 0) for row in results) / 1000
+    return Outcome("Kernel Tuner", strategy, len(results), wall, waited, {name: best[name] for name in case.space})
 
 
 def winner_time(case: Case, outcome: Outcome) -> float:
@@ -250,16 +254,18 @@ def rows(options: argparse.Namespace) -> Iterator[tuple[str, ...]]:
         )
         outcomes = [
             theirs(case, "brute_force", None),
+            ours(case, "exhaustive", None, 0),
             ours(case, "exhaustive", None, options.workers),
             theirs(case, options.peer, options.budget),
             ours(case, "model", options.budget, options.workers),
         ]
         times = [winner_time(case, outcome) for outcome in outcomes]
         for number, (outcome, elapsed) in enumerate(zip(outcomes, times, strict=True)):
-            peer = number - number % 2
+            peer = 3 * (number // 3)
             yield (
                 case.name, f"{outcome.tool}, {outcome.strategy}", f"{outcome.evaluated}", f"{outcome.wall:.1f} s",
-                f"{outcome.wall / outcomes[peer].wall:.2f}", f"{elapsed:.1f} µs", f"{elapsed / times[peer]:.3f}",
+                f"{outcome.wall / outcomes[peer].wall:.2f}", f"{outcome.waited:.1f} s",
+                f"{elapsed:.1f} µs", f"{elapsed / times[peer]:.3f}",
                 ", ".join(f"{name}={value}" for name, value in outcome.point.items()),
             )  # fmt: skip
 
@@ -267,10 +273,10 @@ def rows(options: argparse.Namespace) -> Iterator[tuple[str, ...]]:
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--budget", type=int, default=50, help="candidates of the searches that are not exhaustive")
     parser.add_argument("--workers", type=int, default=8, help="processes that compile ahead")
-    parser.add_argument("--peer", default="genetic_algorithm", help="strategy of Kernel Tuner")
+    parser.add_argument("--peer", default="adaptive_tabu_greywolf", help="strategy of Kernel Tuner")
     parser.add_argument("--only", nargs="*", default=[], help="kernels")
 
 
 def lines(options: argparse.Namespace) -> Iterator[str]:
-    heads = ("kernel", "search", "candidates", "wall", "ratio", "winner", "ratio", "point")
+    heads = ("kernel", "search", "candidates", "wall", "ratio", "compiling", "winner", "ratio", "point")
     return table(heads, rows(options))
