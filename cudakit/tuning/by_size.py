@@ -70,15 +70,14 @@ class TunedKernel:
         self._search = {"space": space, "config": config, "where": where, **search}
         self._functions = (config, *(getattr(part, "text", part) for part in self._points.where))
         self._numbers = [names.index(name) for name in by]
-        numbers = sorted({*self._numbers, *(names.index(name) for name in self._variants.of_call)})
-        arrays = [
-            number
-            for number, parameter in enumerate(kernel.signature.parameters or ())
-            if isinstance(parameter.type, Pointer) and number not in numbers
-        ]
-        #: Returns what decides variant and configuration of a call: dtypes of arrays, and some numbers.
+        parameters = kernel.signature.parameters or ()
+        arrays = [number for number, parameter in enumerate(parameters) if isinstance(parameter.type, Pointer)]
+        of_config = {*self._numbers, *(names.index(name) for name in self._variants.of_call)}
+        shapes, numbers = sorted(of_config & {*arrays}), sorted(of_config - {*arrays})
+        #: Returns what decides variant and configuration of a call: dtypes and shapes of arrays, and some numbers.
         self._key: Callable[[Sequence[Any]], Any] = eval(
-            f"lambda a: ({''.join(f'a[{n}].dtype, ' for n in arrays)}{''.join(f'a[{n}], ' for n in numbers)})"
+            f"lambda a: ({''.join(f'a[{n}].dtype, ' for n in arrays)}{''.join(f'a[{n}].shape, ' for n in shapes)}"
+            f"{''.join(f'a[{n}], ' for n in numbers)})"
         )
         self._ready: dict[Any, tuple[Any, Config | Cover]] = {}
         self.results: dict[tuple[Any, ...], Tuned] = {}

@@ -7,6 +7,7 @@ does not answer in time is replaced.
 from __future__ import annotations
 
 import contextlib
+import copy
 import pickle
 import queue
 import signal
@@ -266,7 +267,8 @@ def serve() -> None:
 def _sendable(error: Exception) -> Exception:
     """Return an error that the parent can read."""
     try:
-        pickle.loads(pickle.dumps(error))
+        pickle.dumps(error)
+        copy.copy(error)  # is made as the parent would
         return error
     except Exception:
         text = f"{type(error).__name__}: {error}"

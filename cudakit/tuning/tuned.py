@@ -87,7 +87,11 @@ class Tuned(Reported):
     def config(self, *arguments: Any) -> Config | Cover:
         """Return the configuration of the best point for a call's arguments."""
         values = self._variants.values(arguments) if self._variants.of_call else {}
-        key = tuple(values.values())
+        # Of an array counts what it is, not what it holds.
+        key = tuple(
+            (tuple(value.shape), str(value.dtype)) if getattr(value, "shape", ()) else value
+            for value in values.values()
+        )
         config = self._configs.get(key)
         if config is None:
             config = self._configs[key] = self._variants.config(self.best, values)

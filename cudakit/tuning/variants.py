@@ -13,6 +13,7 @@ from cudakit.jit.load.config import Config, Cover, as_config, config
 from cudakit.jit.signature.signature import Declarations
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.jit.specialise.spellings import names_of
+from cudakit.memory.host_arrays import HostArray
 from cudakit.tuning.space import Point, Space
 
 #: Parameters of `ck.config` that a space may vary when no `config` is passed.
@@ -102,7 +103,11 @@ class Variants:
     def values(self, arguments: Sequence[Any]) -> dict[str, Any]:
         """Return the arguments that `config` takes, by the names of the kernel's parameters."""
         pairs = zip(self._kernel.signature.parameters or (), arguments, strict=False)
-        return {parameter.name: value for parameter, value in pairs if parameter.name in self.of_call}
+        return {
+            parameter.name: value.array if isinstance(value, HostArray) else value
+            for parameter, value in pairs
+            if parameter.name in self.of_call
+        }
 
     def config(self, point: Point, values: Mapping[str, Any]) -> Config | Cover:
         """Return the launch configuration of a point; `values` has the arguments that `config` takes."""

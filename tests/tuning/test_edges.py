@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from datetime import timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -255,3 +260,38 @@ def test_errors_of_a_process_that_cannot_be_sent_become_texts() -> None:
     sent = isolated._sendable(Own(3, 2))
     assert type(sent) is MemoryError
     assert str(sent) == "Own: 3 of 2"
+
+
+PROGRAM = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np, cudakit as ck
+from test_edges import HANGS
+stream = ck.emulator.stream()
+x, y = (ck.to_device(np.zeros(32, np.float32), stream) for _ in range(2))
+tuned = ck.tune(ck.Kernel(HANGS), (x, y), {"K": [0, 1]}, config=ck.config(1, 32), stream=stream, workers=0,
+                objective="sectors", strategy="exhaustive", isolated=True, time_limit_s=60,
+                progress=lambda state: print("tried", flush=True))
+print(tuned.ended, tuned.best, tuned.confirmed)
+"""
+HANGS = """
+template <int K> __global__ void f(const float* x, float* y) {
+    while (K && ((volatile const float*)x)[0] == 0) {}
+    y[threadIdx.x] = x[threadIdx.x];
+}"""
+
+
+@pytest.mark.slow
+@pytest.mark.emulator
+@pytest.mark.skipif(sys.platform == "win32", reason="process groups are POSIX")
+def test_ctrl_c_in_a_terminal_keeps_what_an_isolated_search_knows() -> None:
+    program = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(Path(__file__).parent)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    assert program.stdout is not None
+    assert program.stdout.readline() == "tried\n"
+    os.killpg(program.pid, signal.SIGINT)
+    output, errors = program.communicate(timeout=120)
+    assert output == "interrupted {'K': 0} {'fresh data': 'right', 'emulator': 'right'}\n"
+    assert errors == ""

@@ -197,6 +197,14 @@ def test_a_full_disk_costs_words_only(tmp_path: Path, monkeypatch: pytest.Monkey
     assert call(tuned_in(tmp_path)) == "kept"
 
 
+@pytest.mark.emulator
+def test_a_configuration_may_take_an_array(tmp_path: Path) -> None:
+    tuned = tuned_in(tmp_path, config=lambda ITEMS, x: ck.config(-(-x.shape[0] // (32 * ITEMS)), 32))
+    assert [call(tuned, n) for n in (100, 100, 120)] == ["exhausted"] * 3
+    assert len(tuned._ready) == 2
+    assert call(tuned, 101, kind=ck.In) == "exhausted"
+
+
 class Interrupted:
     """An objective that the user interrupts in its second call."""
 
