@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cudakit.errors import ArgumentError, CudakitError
-from cudakit.tuning.space import Point, Row, Space
+from cudakit.tuning.space import Point, Row, Space, space_of
 
 #: Trials in a row that bring no new point, before one is drawn at random.
 _MOST_VAIN = 20
@@ -44,7 +44,7 @@ class Study:
             raise CudakitError(
                 f"a study is of Optuna ({error}); install it with: pip install 'cudakit[optuna]'"
             ) from error
-        self.space = space if isinstance(space, Space) else Space(space)
+        self.space = space_of(space)
         self.study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed)) if study is None else study
         if self.study.directions != [optuna.study.StudyDirection.MINIMIZE]:
             raise ArgumentError("the study does not minimize one value, and of values of a search less is better")
