@@ -21,10 +21,7 @@ KNOWN = {
         "tuning/expression.py",  # restrictions of files, whose syntax is checked node by node
     },
     "pickle.load": {"jit/cache/prewarm.py", "jit/compile/worker.py", "tuning/isolated.py"},
-    "pickle.loads": {
-        "jit/compile/worker.py",
-        "tuning/isolated.py",  # an error of its own, to see whether it can be sent
-    },
+    "pickle.loads": {"jit/compile/worker.py"},
     "subprocess.Popen": {
         "jit/cache/prewarm.py",  # workers
         "tuning/isolated.py",  # candidates of a search
