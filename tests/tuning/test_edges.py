@@ -17,6 +17,7 @@ import pytest
 import cudakit as ck
 from cudakit.tuning import isolated
 from cudakit.tuning.arrays import Outputs, close
+from cudakit.tuning.candidate import Candidate
 
 SCALE = ck.Kernel(
     """
@@ -216,11 +217,12 @@ def test_full_memory_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch) ->
 
 
 class Child:
-    """A process that is interrupted at its first request."""
+    """A process whose second request is interrupted."""
 
     all: list[Child] = []  # noqa: RUF012
 
     def __init__(self, message: Any) -> None:
+        self.requests: list[str] = []
         self.is_ended = False
         self.all.append(self)
 
@@ -228,18 +230,24 @@ class Child:
         return "ready"
 
     def ask(self, request: Any, limit_s: float) -> Any:
-        raise KeyboardInterrupt
+        self.requests.append(request[0])
+        if self is self.all[0] and len(self.requests) == 2:
+            raise KeyboardInterrupt
+        candidate = Candidate({"ITEMS": 1}, "right", 1.0)
+        return (candidate, {"fresh data": "right"}) if request[0] == "confirm" else candidate, True
 
     def end(self) -> None:
         self.is_ended = True
 
 
 @pytest.mark.emulator
-def test_an_interrupted_process_is_ended_since_its_answer_may_still_come(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_process_is_replaced_since_its_answer_may_still_come(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolated, "_Child", Child)
-    with pytest.raises(KeyboardInterrupt):
-        tune(isolated=True)
-    assert [child.is_ended for child in Child.all] == [True]
+    Child.all.clear()
+    tuned = tune(isolated=True)
+    assert (tuned.ended, tuned.confirmed) == ("interrupted", {"fresh data": "right"})
+    assert [child.requests for child in Child.all] == [["evaluate", "evaluate"], ["evaluate", "confirm"]]
+    assert all(child.is_ended for child in Child.all)
 
 
 @pytest.mark.emulator
