@@ -134,7 +134,8 @@ class IsolatedTrials(Trials):
     def _message(self) -> dict[str, Any]:
         """Return what a new process needs to know."""
         arguments, is_poisoned = on_place(self._arguments, self.stream)
-        host = [to_host(value, self.stream) if getattr(value, "shape", ()) else value for value in arguments]
+        copies = {id(value): to_host(value, self.stream) for value in arguments if getattr(value, "shape", ())}
+        host = [copies.get(id(value), value) for value in arguments]
         if any(texture_handle(value) is not None for value in arguments):
             raise ArgumentError("with isolated=True no argument is a texture: it belongs to this process")
         check = self._check
@@ -294,7 +295,8 @@ def on_device(arguments: Sequence[Any], stream: Any) -> list[Any]:
     """Return arguments with copies of arrays at the stream's place."""
     from cudakit.memory.memory import to_device
 
-    return [to_device(value, stream) if isinstance(value, np.ndarray) else value for value in arguments]
+    copies = {id(value): to_device(value, stream) for value in arguments if isinstance(value, np.ndarray)}
+    return [copies.get(id(value), value) for value in arguments]
 
 
 if __name__ == "__main__":

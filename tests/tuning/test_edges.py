@@ -156,6 +156,13 @@ def test_an_array_that_is_passed_twice_stays_one_array() -> None:
     assert np.array_equal(ck.to_host(x, stream), [0, 1, 2, 3])
 
 
+def test_an_array_that_is_passed_twice_is_one_array_of_the_process_too() -> None:
+    stream = ck.emulator.stream()
+    x, y, *numbers = isolated.on_device([*[np.zeros(4)] * 2, 3], stream)
+    assert x is y
+    assert numbers == [3]
+
+
 def test_structs_with_nan_in_a_field_agree() -> None:
     pair = np.array([(np.nan, 1), (2, 3), (np.nan, 4)], [("a", "f4"), ("b", "i4")])
     other = pair.copy()
