@@ -37,6 +37,7 @@ _PURPOSES: Final = {
     "grad": "derivatives of expressions for torch and JAX",
     "dask": "ck.scale on Dask",
     "ray": "ck.scale on Ray",
+    "optuna": "ck.tune by a study of Optuna",
     "examples": "run the example programs",
 }
 _HEADERS: Final = {

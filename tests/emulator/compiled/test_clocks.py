@@ -37,3 +37,12 @@ def test_clocks_grow_and_are_the_same_in_each_run() -> None:
     assert READS.attributes().machine == "compiled"
     assert runs[0].min() > 0
     np.testing.assert_array_equal(*runs)
+
+
+def test_a_launch_has_as_many_steps_as_its_clock() -> None:
+    waits = ck.Kernel("__global__ void waits(long long n) { long long t = clock64(); while (clock64() - t < n) {} }")
+    stream = emulator.stream(machine="compiled")
+    for cycles in (10_000, 100_000):
+        before = stream.clock
+        waits(stream, ck.config(3, 40), cycles)
+        assert cycles <= stream.clock - before < 6 * cycles  # one core runs the three blocks one after the other
