@@ -97,7 +97,7 @@ QUICK = ("raised", "interrupt")
 
 def run(folder: Path, *words: str, typed: str = "") -> tuple[int, str, str]:
     """Python with these words: status, output, errors."""
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))  # an empty entry is the folder
     environment = {**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "default"}
     done = subprocess.run(
         [sys.executable, *words], cwd=folder, capture_output=True, text=True, input=typed, env=environment, check=False

@@ -11,7 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from cudakit.emulator.compiled import Refusal
-from cudakit.emulator.compiled.builder import CLOCKS, Builder, Value, X, bits_of, constant, lanes_of
+from cudakit.emulator.compiled.builder import Builder, Value, X, bits_of, constant, lanes_of
 from cudakit.emulator.compiled.emit import EMITTERS  # noqa: F401 (fills the table)
 from cudakit.emulator.compiled.emit.table import entry_of
 from cudakit.emulator.compiled.emit.warps import is_counted
@@ -483,7 +483,7 @@ def _special_shape(layout: Layout, name: str) -> Shape:
         return VARYING if not layout.rows else Affine(1) if axis == "x" else UNIFORM
     if base == "laneid":
         return Affine(1)
-    return VARYING if base.startswith("lanemask") or base in CLOCKS else UNIFORM
+    return VARYING if base.startswith("lanemask") else UNIFORM
 
 
 def _transfer(

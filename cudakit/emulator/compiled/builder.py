@@ -223,13 +223,6 @@ def _double_bits(single: int) -> int:
     return int(bits)
 
 
-#: Special registers that are a clock: their bits, and the lowest bit of the count that they hold.
-CLOCKS: dict[str, tuple[int, int]] = {
-    "clock64": (64, 0), "clock": (32, 0), "clock_hi": (32, 32),
-    "globaltimer": (64, 0), "globaltimer_lo": (32, 0), "globaltimer_hi": (32, 32),
-}  # fmt: skip
-#: Ticks from one read of the clock to the next. A loop that waits for a number of ticks ends soon.
-_TICK = 64
 #: LLVM's types of floats.
 FLOATS = {"f32": "float", "f64": "double"}
 
@@ -551,20 +544,10 @@ class Builder:
         Refusal
             If the back-end has no such register.
         """
-        if name in CLOCKS:
-            return self._clock(*CLOCKS[name])
         entry = self.specials.get(name)
         if entry is None:
             raise Refusal(f"special register %{name}")
         return replace(entry)
-
-    def _clock(self, bits: int, low: int) -> Value:
-        """Write code that advances the clock, and return bits of it, from bit `low` on, for all lanes."""
-        text, place = self.text, self.slot(Slot.CLOCK)
-        count = text.binary("add", text.load("i64", place), _TICK)
-        text.store(count, place)
-        part = text.binary("lshr", count, low) if low else count
-        return Value(VARYING, self.spread(part if bits == 64 else text.cast("trunc", part, f"i{bits}")))
 
     def symbol(self, name: str, offset: int) -> Value:
         """Return the address of a variable in its own state space."""

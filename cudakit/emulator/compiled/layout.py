@@ -118,8 +118,7 @@ class Slot(IntEnum):
     GRID_BARRIER = 34  # address of a cooperative launch's grid barrier; 0: none
     PARAMETER_BYTES = 35
     BARRIERS = 36  # 32 words: arrived threads and completions of each barrier for a part of the block
-    CLOCK = 68  # grows with each read of the clock
-    COUNT = 69
+    COUNT = 68
 
 
 class Ending(IntEnum):

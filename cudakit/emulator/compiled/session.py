@@ -173,7 +173,6 @@ class Session:
         self.stops = False
         #: Ticks so far: checks whether to go on.
         self.ticks = 0
-        self._clock = 0  # highest clock that a block has read
         self._lock = threading.Lock()
         self._frames: dict[int, Frame] = {}
 
@@ -216,12 +215,9 @@ class Session:
                     first = next(parts, None)
                 if first is None:
                     return
-                frame.words[Slot.CLOCK] = 0  # whichever core runs these blocks
                 code = self.compiled.code.run(frame.words, first, min(blocks, first + size))
                 if code == Ending.IDLE:
                     code, frame = self._waiting(frame, blocks)
-                with self._lock:
-                    self._clock = max(self._clock, int(frame.words[Slot.CLOCK]))
                 if code:
                     self.stops = True
                     failed.append((first, code, frame))
@@ -256,15 +252,12 @@ class Session:
                 self.failure, self.stops = error, True
 
     def _steps(self) -> int:
-        """Return the launch's steps: instructions times the sets of lanes that NumPy runs at once, and loop turns.
-
-        They are no fewer than the ticks of a clock that the kernel has read.
-        """
+        """Return the launch's steps: instructions times the sets of lanes that NumPy runs at once, and loop turns."""
         geometry = self.launch.geometry
         steps: int = len(self.launch.entry.code) * -(-geometry.blocks * geometry.threads // MOST_LANES)
         for frame in self._frames.values():
             steps += _PERIOD - frame.words[Slot.TICKS]
-        return max(steps + self.ticks * _PERIOD, self._clock)
+        return steps + self.ticks * _PERIOD
 
     def _waiting(self, frame: Frame, blocks: int) -> tuple[int, Frame]:
         """Run the launch from the block at which `frame` went idle, to block `blocks` - 1.
