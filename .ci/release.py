@@ -27,7 +27,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 #: A wheel or sdist that outgrows this has something in it that was not thought of. (All that is in the wheel is source
 #: text: a fifth more than it had when its largest room, the compiled emulator, was done.)
-MAX_BYTES = {".whl": 1_800_000, ".gz": 5_000_000}
+MAX_BYTES = {".whl": 1_900_000, ".gz": 5_000_000}
 VERSION: Any = runpy.run_path(str(ROOT / ".ci" / "version.py"))
 PROGRAM = """
 import sys
