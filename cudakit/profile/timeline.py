@@ -6,6 +6,7 @@ format, which Perfetto and Chrome read, or as a picture.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -505,6 +506,28 @@ def _complete(span: Span, process: int, thread: int) -> Event:
     }
 
 
+@contextlib.contextmanager
+def importing_matplotlib(subject: str) -> Iterator[None]:
+    """Turn a failed import in the block into an error that says what to install. `subject` is what is drawn.
+
+    Raises
+    ------
+    CudakitError
+        matplotlib is not installed.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise CudakitError(
+            f"{subject} is drawn with matplotlib ({error}); install it with: pip install 'cudakit[examples]'"
+        ) from error
+
+
+def save_figure(figure: Any, path: str | PathLike[str]) -> None:
+    """Write a figure of matplotlib to a PNG file."""
+    publish(path, lambda file: figure.savefig(file, format="png", dpi=110))
+
+
 def save_picture(spans: Sequence[Span], path: str | PathLike[str]) -> None:
     """Draw spans: a row for each stream, a colour for each kind, idle gaps in grey, the bound in the title.
 
@@ -513,13 +536,9 @@ def save_picture(spans: Sequence[Span], path: str | PathLike[str]) -> None:
     CudakitError
         matplotlib is not installed.
     """
-    try:
+    with importing_matplotlib("a timeline"):
         from matplotlib.figure import Figure
         from matplotlib.patches import Patch
-    except ImportError as error:
-        raise CudakitError(
-            f"a timeline is drawn with matplotlib ({error}); install it with: pip install 'cudakit[examples]'"
-        ) from error
     timelines = by_clock(spans) or (Timeline(()),)
     rows = [max(1, len(timeline.lanes)) for timeline in timelines]
     figure = Figure(figsize=(14, 0.55 * sum(rows) + 1.4 * len(rows)), layout="constrained")
@@ -538,7 +557,7 @@ def save_picture(spans: Sequence[Span], path: str | PathLike[str]) -> None:
         handles = [Patch(color=COLOURS[category], label=category) for category in categories]
         handles.append(Patch(facecolor="0.93", edgecolor="0.7", hatch="///", label="idle"))
         axes.legend(handles=handles, ncols=len(handles), loc="lower right", bbox_to_anchor=(1, 1), frameon=False)
-    publish(path, lambda file: figure.savefig(file, format="png", dpi=110))
+    save_figure(figure, path)
 
 
 def _draw(axes: Any, row: int, lane: Lane, timeline: Timeline) -> None:

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from os import PathLike
 from typing import Any
 
-from cudakit.errors import CudakitError
-from cudakit.profile.timeline import publish
+from cudakit.profile.timeline import importing_matplotlib, save_figure
 from cudakit.tuning.candidate import Candidate, shown
 
 _COLOURS = {"right": "tab:blue", "slow": "tab:grey"}
@@ -55,12 +54,8 @@ def plot(tuned: Any, path: str | PathLike[str] | None = None) -> Any:
     CudakitError
         matplotlib is not installed.
     """
-    try:
+    with importing_matplotlib("a search"):
         from matplotlib.figure import Figure
-    except ImportError as error:
-        raise CudakitError(
-            f"a search is drawn with matplotlib ({error}); install it with: pip install 'cudakit[examples]'"
-        ) from error
     names = list(tuned.best)
     figure = Figure(figsize=(max(4, 2.6 * len(names)), 3.2), layout="constrained")
     for number, (axes, name) in enumerate(zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True)):
@@ -77,7 +72,7 @@ def plot(tuned: Any, path: str | PathLike[str] | None = None) -> Any:
             axes.set_ylabel(tuned.objective if tuned.objective == tuned.unit else f"{tuned.objective} in {tuned.unit}")
     figure.suptitle(f"{tuned.kernel.name}: {valued(tuned.table[0])}", fontsize="medium")
     if path is not None:
-        publish(path, lambda file: figure.savefig(file, format="png", dpi=110))
+        save_figure(figure, path)
     return figure
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import cudakit as ck
 from cudakit.jit.cache.cache import cache_at
 from cudakit.jit.cache.prewarm import Workers
 from cudakit.jit.cache.stages import first_request
+from cudakit.tuning import views
 from cudakit.tuning.candidate import Candidate, front
 from cudakit.tuning.objectives import interval, is_slower
 from cudakit.tuning.space import Space
@@ -431,3 +433,9 @@ def test_explain_says_differences_from_a_best_value_of_zero() -> None:
     y = ck.empty(32, np.float32, stream=stream)
     tuned = ck.tune(kernel, (y,), {"STEP": [1, 2]}, config=ck.config(1, 32), stream=stream, objective="bank_conflicts")
     assert "STEP: 1 here; 2 +2" in tuned.explain().splitlines()
+
+
+def test_without_matplotlib_a_plot_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ck.CudakitError, match=r"a search is drawn with matplotlib .*install it with: pip install"):
+        views.plot(None)
