@@ -16,6 +16,7 @@ import pytest
 
 import cudakit as ck
 from cudakit import cli
+from cudakit.cli import parsers
 from cudakit.errors import CudakitError, TemplateError
 from cudakit.jit.cache import cache as cache_module
 from cudakit.jit.cache.cache import Cache, default_cache
@@ -218,11 +219,11 @@ class TestExplain:
         ],
     )
     def test_arguments_split(self, text: str, arguments: tuple[str | int, ...]) -> None:
-        assert cli.split_arguments(text) == arguments
+        assert parsers.split_arguments(text) == arguments
 
     def test_an_empty_argument_is_refused(self) -> None:
         with pytest.raises(CudakitError, match="empty"):
-            cli.split_arguments("float,,1")
+            parsers.split_arguments("float,,1")
 
 
 class TestDemo:
@@ -333,7 +334,7 @@ class TestCompletion:
         (tmp_path / "program.py").touch()
         (tmp_path / "pictures").mkdir()
         expected = {
-            "": "info cache run check prove inspect debug tune demo completion",
+            "": "info cache run check inspect debug prove tune demo completion",
             "che": "check",
             "cache e": "explain export",
             "cache list --j": "--json",
@@ -359,7 +360,7 @@ class TestCompletion:
     @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
     def test_every_command_and_option_is_there(self, shell: str, capsys: pytest.CaptureFixture[str]) -> None:
         script = said(capsys, "completion", shell)
-        options = {option for action in cli._actions(cli.parser()) for option in action.option_strings}
+        options = {option for action in cli.parser().actions() for option in action.option_strings}
         assert len(options) > 10
         assert [option for option in options if option.lstrip("-") not in script] == []
         assert "completion" in script

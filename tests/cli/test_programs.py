@@ -15,6 +15,7 @@ import pytest
 import cudakit as ck
 from cudakit import cli, demo
 from cudakit.adapters import program
+from cudakit.cli import parsers
 from cudakit.demo import Stage
 from cudakit.emulator.checks.findings import Finding
 from cudakit.proof import prove
@@ -212,14 +213,14 @@ def test_sizes() -> None:
 
 
 def test_template_arguments() -> None:
-    assert cli.split_arguments("") == cli.split_arguments("  ") == ()
-    assert cli.split_arguments("float, 256,-3,+4") == ("float", 256, -3, 4)
-    assert cli.split_arguments("pair<int, 2>, f(1, 2), a[1, 2]") == ("pair<int, 2>", "f(1, 2)", "a[1, 2]")
-    assert cli.split_arguments("(a > b), c") == ("(a > b)", "c")
-    assert cli.split_arguments("N < 3") == ("N < 3",)
+    assert parsers.split_arguments("") == parsers.split_arguments("  ") == ()
+    assert parsers.split_arguments("float, 256,-3,+4") == ("float", 256, -3, 4)
+    assert parsers.split_arguments("pair<int, 2>, f(1, 2), a[1, 2]") == ("pair<int, 2>", "f(1, 2)", "a[1, 2]")
+    assert parsers.split_arguments("(a > b), c") == ("(a > b)", "c")
+    assert parsers.split_arguments("N < 3") == ("N < 3",)
     for text, words in (("f(1, 2", "has a bracket that is not closed"), ("a,,b", "has an empty"), ("a,", "an empty")):
         with pytest.raises(ck.CudakitError, match=words):
-            cli.split_arguments(text)
+            parsers.split_arguments(text)
 
 
 # ── the demo ─────────────────────────────────────────────────────────────────────────────────────────────────────────

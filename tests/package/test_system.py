@@ -31,7 +31,7 @@ def test_no_other_module_asks_which_system_it_is_on() -> None:
         if isinstance(node, ast.Attribute | ast.Call) and (match := SYSTEMS.match(ast.unparse(node)))
     }
     # Where `head` has seen enough; the NVRTC that cuda.pathfinder names.
-    assert asked == {"cli.py: os.O_WRONLY", "jit/compile/worker.py: ctypes.CDLL"}
+    assert asked == {"cli/entry.py: os.O_WRONLY", "jit/compile/worker.py: ctypes.CDLL"}
 
 
 def test_on_a_system_that_lacks_much(monkeypatch: pytest.MonkeyPatch) -> None:

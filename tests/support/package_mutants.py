@@ -56,7 +56,6 @@ ROOMS = {
     "roof": Room(
         ("cudakit/*",),
         (
-            "tests/cli",
             "tests/kernel",
             "tests/package/test_wrong_calls.py",
             "tests/package/test_roof.py",
@@ -66,6 +65,7 @@ ROOMS = {
     "adapters": Room(("cudakit/adapters/",), ("tests/adapters",)),
     "arrays": Room(("cudakit/arrays/",), ("tests/arrays", "tests/generate")),
     "bridges": Room(("cudakit/bridges/",), ("tests/bridges",)),
+    "cli": Room(("cudakit/cli/",), ("tests/cli",)),
     "generate": Room(("cudakit/generate/",), ("tests/generate",)),
     "graphs": Room(("cudakit/graphs/",), ("tests/graphs",)),
     "jit": Room(("cudakit/jit/",), ("tests/jit", "tests/kernel")),

@@ -1,0 +1,39 @@
+"""The command ``cudakit tune``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from cudakit.cli.parsers import command
+
+
+def add(commands: Any) -> None:
+    """Add the command."""
+    tune = command(commands, "tune", _tune, "find the fastest variant of a kernel, and keep it")
+    tune.epilog = f"example: {tune.prog} app.py:scale --sizes 1000,1000000"
+    tune.add_argument(
+        "kernel", nargs="?", metavar="FILE:NAME", help="Python file, and the name of its kernel.tuned(…) to tune"
+    )
+    tune.add_argument(
+        "--sizes", default="", metavar="LIST", help="sizes to tune for, such as 1000,1000000 or 64x64; default: its own"
+    )
+    tune.add_argument("--budget", type=int, metavar="N", help="most candidates; default: the whole space")
+    tune.add_argument("--strategy", metavar="NAME", help="order in which candidates are tried")
+    tune.add_argument(
+        "--objective",
+        metavar="NAME,…",
+        help="what is least: time or energy; on the emulator a counter; the first leads the search",
+    )
+    tune.add_argument("--seed", type=int, metavar="N", help="seed of the strategy; default: 0")
+    tune.add_argument("--json", action="store_true", help="write JSON: a line a candidate, then a line a size")
+    tune.add_argument("--list", action="store_true", help="list the kept results")
+    tune.add_argument("--export", dest="export_to", type=Path, metavar="FILE", help="write the kept results to a file")
+    tune.add_argument("--import", dest="import_from", type=Path, metavar="FILE", help="merge results of a file")
+
+
+def _tune(options: argparse.Namespace) -> int:
+    from cudakit.tuning.command import run
+
+    return run(options)
