@@ -29,6 +29,8 @@ _PACKAGES: Final = (
 _CUPY: Final = ("cupy-cuda13x", "cupy-cuda12x", "cupy")
 #: What each extra is for.
 _PURPOSES: Final = {
+    "run": "launch compiled kernels: bundles, cubins and PTX",
+    "compile": "read CUDA C++, for NVRTC of an installed CUDA toolkit",
     "cu12": "compiler, headers and CuPy for CUDA 12",
     "cu13": "compiler, headers and CuPy for CUDA 13",
     "tile": "compile tile kernels",
@@ -263,6 +265,9 @@ def _missing(config: Mapping[str, Any]) -> Iterator[Section]:
     for name, shown in (("nvrtc", "NVRTC"), ("nvjitlink", "nvJitLink"), ("headers", "headers")):
         if config[name]["problem"] is not None:
             yield {"what": f"{shown}: {config[name]['problem']}", "command": toolkit}
+    if not config["extras"].get("compile", {"installed": True})["installed"]:
+        command = toolkit if config["nvrtc"]["problem"] else "pip install 'cudakit[compile]'"
+        yield {"what": "parser of CUDA C++: tree-sitter or its grammar is not installed", "command": command}
     if gpu["driver_cuda"] is not None and not gpu["devices"] and "does not start" in str(gpu["problem"]):
         yield {"what": f"GPU: {gpu['problem']}", "command": "nvidia-smi"}
     if gpu["devices"] and not any(config["packages"][name] for name in _CUPY):

@@ -12,6 +12,7 @@ from cudakit.bridges.work import library
 from cudakit.errors import TemplateError, shortened
 from cudakit.generate.elementwise import Elementwise
 from cudakit.generate.elementwise_code import ElementwiseRecipe
+from cudakit.jit.signature.grammar import cuda_parser
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -141,14 +142,11 @@ class _Reader:
 
     def read(self) -> dict[str, Value]:
         """Return the values of the outputs, by output name."""
-        from tree_sitter import Language, Parser
-        from tree_sitter_cuda import language
-
         recipe = self._recipe
         if any(p.raw for p in (*recipe.inputs, *recipe.outputs)):
             self._refuse("it has raw arguments")
         text = f"void f() {{\n{recipe.body}\n;}}"
-        root = Parser(Language(language())).parse(text.encode()).root_node
+        root = cuda_parser().parse(text.encode()).root_node
         if root.has_error:
             self._refuse(f"the expression {shortened(recipe.body)} is not understood")
         body = root.children[0].child_by_field_name("body")

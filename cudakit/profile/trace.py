@@ -23,8 +23,6 @@ from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from cuda.bindings import driver
-
 from cudakit.errors import ArgumentError, CudakitError, EmulatorWarning, raise_launch_error, shortened
 from cudakit.places import place_of, refuse_capture
 from cudakit.profile.timeline import (
@@ -183,6 +181,8 @@ class Recorder(Witness):
         """Tie the current device's clock to the host's, before any work."""
         self._start_ms = 1000 * time.perf_counter()
         if devices.has_gpu() and not devices.is_forked():
+            from cuda.bindings import driver  # only with a GPU
+
             status, context = driver.cuCtxGetCurrent()
             if int(status) == 0 and int(context) != 0:
                 self._clock(devices.current_device().device_id)
@@ -339,6 +339,8 @@ def _address(array: Any) -> int | None:
 @contextlib.contextmanager
 def _relaxed() -> Iterator[None]:
     """Allow this thread to query events while a stream is captured, inside a ``with`` block."""
+    from cuda.bindings import driver  # only with a GPU
+
     _, former = driver.cuThreadExchangeStreamCaptureMode(driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)
     try:
         yield

@@ -34,15 +34,15 @@ class Limits(NamedTuple):
 
 @cache
 def device_count() -> int:
-    """Return the number of GPUs that the driver shows; 0 without a driver."""
-    from cuda.bindings import driver
-
+    """Return the number of GPUs that the driver shows; 0 without a driver or its bindings, as on macOS."""
     try:
+        from cuda.bindings import driver
+
         (status,) = driver.cuInit(0)
         if int(status) != 0:
             return 0
         status, count = driver.cuDeviceGetCount()
-    except RuntimeError:
+    except (ModuleNotFoundError, RuntimeError):
         # Without libcuda the bindings raise a subclass of RuntimeError on the first call.
         return 0
     return int(count) if int(status) == 0 else 0

@@ -236,6 +236,7 @@ def test_extras(monkeypatch: pytest.MonkeyPatch) -> None:
     versions = {"nvidia-cuda-nvrtc": "13.0.88", "cuda-bindings": "13.5.0", "cupy-cuda13x": "13.6.0"}
     requirements = [
         "numpy>=2",
+        "tree-sitter>=0.23; extra == 'compile'",
         "cuda-core[cu12]; extra == 'cu12'",
         "cupy-cuda13x<14,>=13.6; extra == 'cu13'",
         "nvidia-cuda-nvrtc>=13.5; extra == 'tile'",
@@ -247,6 +248,7 @@ def test_extras(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "version", lambda name: versions[name])
     config, text = shown()
     assert config["extras"] == {
+        "compile": {"installed": False, "missing": ["tree-sitter>=0.23"]},
         "cu12": {"installed": False, "missing": ["cuda-core"]},
         "cu13": {"installed": True, "missing": []},
         "tile": {"installed": False, "missing": ["nvidia-cuda-nvrtc>=13.5 (13.0.88 is installed)"]},
@@ -254,6 +256,7 @@ def test_extras(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     assert "it needs nvidia-cuda-nvrtc>=13.5 (13.0.88 is installed): pip install 'cudakit[tile]'" in text
     assert "cu13 takes its place" in text
+    assert commands(config)["parser of CUDA C++"] == "pip install 'cudakit[compile]'"
 
 
 def test_the_extras_are_those_of_the_project() -> None:

@@ -464,14 +464,15 @@ def library_path(name: str, shown: str) -> str:
     CompileError
         If the library is not installed.
     """
-    from cuda import pathfinder
-
+    missing = f"{shown} is not installed: pip install 'cudakit[cu13]' (or [cu12]), or install a CUDA toolkit"
+    try:
+        from cuda import pathfinder
+    except ModuleNotFoundError as error:  # on macOS
+        raise CompileError(missing) from error
     try:
         path: str = pathfinder.load_nvidia_dynamic_lib(name).abs_path
     except pathfinder.DynamicLibNotFoundError as error:
-        raise CompileError(
-            f"{shown} is not installed: pip install 'cudakit[cu13]' (or [cu12]), or install a CUDA toolkit"
-        ) from error
+        raise CompileError(missing) from error
     return path
 
 

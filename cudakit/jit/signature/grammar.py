@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from cudakit.errors import CompileError
 from cudakit.jit.signature.outline import default_of, is_pack, mend
 from cudakit.jit.signature.signature import Parameter, TemplateParameter
 from cudakit.types.cpp import CppType, Named, Opaque, Pointer, Reference, Value, canonical_name, split_at
 
 if TYPE_CHECKING:
-    from tree_sitter import Node
+    from tree_sitter import Node, Parser
 
 _RESTRICT: Final = frozenset({"__restrict__", "__restrict", "restrict"})
 _IDENTIFIERS: Final = frozenset({"identifier", "type_identifier", "field_identifier"})
@@ -48,6 +49,25 @@ class _Array:
 _Type: TypeAlias = CppType | _Array
 
 
+def cuda_parser() -> Parser:
+    """Return a new parser of CUDA C++.
+
+    Raises
+    ------
+    CompileError
+        If tree-sitter or its grammar is not installed. Running compiled code needs neither.
+    """
+    try:
+        from tree_sitter import Language, Parser
+        from tree_sitter_cuda import language
+    except ModuleNotFoundError as error:
+        raise CompileError(
+            f"CUDA C++ cannot be read here: the package {error.name} is not installed; install the compiler: pip "
+            "install 'cudakit[cu13]' (or [cu12]; [compile] beside a CUDA toolkit). PTX and cubins run without it"
+        ) from error
+    return Parser(Language(language()))
+
+
 class Grammar:
     """A parser of single declarations. It drops ``volatile``, which does not change what an argument must be.
 
@@ -60,10 +80,7 @@ class Grammar:
     """
 
     def __init__(self, values: frozenset[str] = frozenset(), concepts: frozenset[str] = frozenset()) -> None:
-        import tree_sitter
-        import tree_sitter_cuda
-
-        self._parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_cuda.language()))
+        self._parser = cuda_parser()
         self._value_names = self._values = values
         self._concepts = concepts
         self._dependent: frozenset[str] = frozenset()

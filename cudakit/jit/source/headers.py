@@ -5,6 +5,7 @@ Wheels come first, then an installed toolkit. A table maps names of the standard
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
@@ -116,12 +117,13 @@ def _wheel_folders() -> Iterator[Path]:
 
 
 def _installed_folders(libraries: Iterable[str]) -> Iterator[Path]:
-    for library in libraries:
-        from cuda import pathfinder
+    with contextlib.suppress(ModuleNotFoundError):  # macOS has no pathfinder
+        for library in libraries:
+            from cuda import pathfinder
 
-        located = pathfinder.find_nvidia_header_directory(library)
-        if located:
-            yield Path(located)
+            located = pathfinder.find_nvidia_header_directory(library)
+            if located:
+                yield Path(located)
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         if os.environ.get(variable):
             yield from _toolkit(Path(os.environ[variable]).absolute())
