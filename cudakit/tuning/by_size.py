@@ -13,14 +13,14 @@ from cudakit.errors import ArgumentError, CacheWarning, CompileError, LaunchErro
 from cudakit.jit.cache import settings
 from cudakit.jit.load.config import Config, Cover
 from cudakit.memory.host_arrays import HostArray
-from cudakit.places import DEVICES, is_capturing, place_of
+from cudakit.places import is_capturing
 from cudakit.places import stream as default_stream
 from cudakit.streams import devices, process
 from cudakit.tuning import kept
 from cudakit.tuning.arrays import on_place
-from cudakit.tuning.objectives import COUNTERS, card_name, objective_of, objectives_of
+from cudakit.tuning.objectives import card_name, units_of
 from cudakit.tuning.space import Restrictions, Space, space_of
-from cudakit.tuning.tune import Progress, as_tuple, check_options, neighbours, tune_for
+from cudakit.tuning.tune import Progress, arguments_of, check_options, neighbours, tune
 from cudakit.tuning.tuned import Tuned
 from cudakit.tuning.variants import Configured, Variants
 from cudakit.types.cpp import Pointer
@@ -186,7 +186,7 @@ class TunedKernel:
         stream = default_stream() if stream is None else stream
         results = {}
         for size in sizes or self.sizes or ((),):
-            arguments = self._arguments(stream, *as_tuple(size))
+            arguments = arguments_of(self._arguments, stream, size)
             others = neighbours(self._arguments, stream, size)
             tuned = self._searched(stream, arguments, progress=progress, others=others, **changes)
             results[size] = self.results[card_name(stream), *self.size_class(arguments)] = tuned
@@ -214,7 +214,7 @@ class TunedKernel:
         is_usable = record is not None and tuple(size_class) not in self._refused
         candidates = None if record is None or not is_usable else kept.candidates_of(record, self._points)
         if candidates:
-            return Tuned(self._variants, candidates, objectives_of(self._objective(stream), stream), "kept", {}, {})
+            return Tuned(self._variants, candidates, units_of(self._search.get("objective"), stream), "kept", {}, {})
         if chosen == "kept" or is_capturing(stream):
             reason = "CUDAKIT_TUNE is kept" if chosen == "kept" else "the stream is being captured"
             warnings.warn(
@@ -228,8 +228,7 @@ class TunedKernel:
 
     def _searched(self, stream: Any, arguments: Sequence[Any], **changes: Any) -> Tuned:
         """Search, and keep the result."""
-        search = {**self._search, "objective": self._objective(stream), **changes}
-        tuned = tune_for(self.kernel, arguments, stream=stream, **search)
+        tuned: Tuned = tune(self.kernel, arguments, stream=stream, **{**self._search, **changes})
         best = tuned.kernel.specialization_of(stream, *on_place(arguments, stream)[0])
         record = kept.record_of(tuned, self._points, best, stream)
         # A winner that was not confirmed, as after Ctrl-C, is good for this process only.
@@ -237,13 +236,8 @@ class TunedKernel:
             kept.records_of(self.kernel).merge(self._key_of_record(stream, arguments), record)
         return tuned
 
-    def _objective(self, stream: Any) -> Any:
-        return self._search.get("objective") or ("time" if place_of(stream) is DEVICES else next(iter(COUNTERS)))
-
     def _key_of_record(self, stream: Any, arguments: Sequence[Any]) -> str:
-        objective = self._objective(stream)
-        parts = objective if isinstance(objective, list | tuple) else [objective]
-        name = ", ".join(part if isinstance(part, str) else objective_of(part, stream).name for part in parts)
+        name = ", ".join(units_of(self._search.get("objective"), stream))
         here = on_place(arguments, stream)[0]
         specialization = self._variants.kernel(self._points.first).specialization_of(stream, *here)
         return kept.key_of(specialization, self._points, self._functions, self.size_class(arguments), name, stream)

@@ -71,7 +71,9 @@ def _sizes(text: str) -> list[Any]:
     try:
         rows = [tuple(map(int, size.split("x"))) for size in text.split(",") if size]
     except ValueError:
-        raise CudakitError(f"--sizes takes numbers such as 1000,1000000 or 64x64; got {text!r}") from None
+        rows = [(0,)]
+    if any(number < 1 for row in rows for number in row):
+        raise CudakitError(f"--sizes takes numbers from 1 up, such as 1000,1000000 or 64x64; got {text!r}")
     return [row[0] if len(row) == 1 else row for row in rows]
 
 

@@ -71,7 +71,7 @@ class IsolatedTrials(Trials):
             self._reference = point
         return candidate
 
-    def compare(self, finalists: Sequence[Candidate]) -> None:
+    def compare_in_turns(self, finalists: Sequence[Candidate]) -> None:
         """Measure the best candidates again in one process."""
         if len(finalists) < 2:
             return
@@ -285,7 +285,7 @@ def _result(trials: Trials, request: str, points: Sequence[Point], *more: Any) -
     if request == "evaluate":
         return candidates[0]
     if request == "compare":
-        trials.compare(candidates)
+        trials.compare_in_turns(candidates)
         return candidates
     outcomes = trials.confirm(candidates[0], *more)
     return candidates[0], outcomes

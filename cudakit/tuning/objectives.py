@@ -154,6 +154,35 @@ class Counter:
         return [float(self._value(report))]
 
 
+#: Objectives of a GPU.
+MEASURED: dict[str, type[Time | Energy]] = {"time": Time, "energy": Energy}
+
+
+def parts_of(objective: Any, stream: Any) -> dict[str, Any]:
+    """Return the objectives of a search by their names. Default: the time on a GPU, instructions on the emulator.
+
+    Raises
+    ------
+    ArgumentError
+        There is none, one comes twice, or one is neither a name nor has a method ``measure``.
+    """
+    default = "time" if place_of(stream) is DEVICES else "instructions"
+    parts = objective if isinstance(objective, list | tuple) else [default if objective is None else objective]
+    for part in parts:
+        if not isinstance(part, str) and not hasattr(part, "measure"):
+            raise ArgumentError(f"objective is a name or has a method 'measure', got {shortened(part)}")
+    names = [part if isinstance(part, str) else part.name for part in parts]
+    if not names or len(set(names)) < len(names):
+        raise ArgumentError(f"objective: expected different objectives, at least one; got {', '.join(names) or 'none'}")
+    return dict(zip(names, parts, strict=True))
+
+
+def units_of(objective: Any, stream: Any) -> dict[str, str]:
+    """Return the names of the objectives of a search, with their units. Nothing is measured, and no meter is read."""
+    parts = parts_of(objective, stream)
+    return {name: getattr(MEASURED.get(name, part), "unit", name) for name, part in parts.items()}
+
+
 def objective_of(objective: Any, stream: Any, l2: str = "flushed") -> Objective:
     """Return an objective by name, for the place of a stream.
 
@@ -163,9 +192,7 @@ def objective_of(objective: Any, stream: Any, l2: str = "flushed") -> Objective:
         There is no such objective at this place.
     """
     if not isinstance(objective, str):
-        if hasattr(objective, "measure"):
-            return objective  # type: ignore[no-any-return]
-        raise ArgumentError(f"objective is a name or has a method 'measure', got {shortened(objective)}")
+        return objective  # type: ignore[no-any-return]
     on_gpu = place_of(stream) is DEVICES
     if objective == "time" and on_gpu:
         return Time(stream, l2)
@@ -173,7 +200,7 @@ def objective_of(objective: Any, stream: Any, l2: str = "flushed") -> Objective:
         return Energy(stream)
     if objective in COUNTERS and not on_gpu:
         return Counter(stream, objective)
-    measured = ["time", "energy"]
+    measured = [*MEASURED]
     there = measured if on_gpu else [*COUNTERS]
     reason = (
         f"the emulator counts, and measures no {objective}"
@@ -186,19 +213,8 @@ def objective_of(objective: Any, stream: Any, l2: str = "flushed") -> Objective:
 
 
 def objectives_of(objective: Any, stream: Any, l2: str = "flushed") -> list[Objective]:
-    """Return an objective, or several of a list, for the place of a stream. The first leads the search.
-
-    Raises
-    ------
-    ArgumentError
-        The list is empty, or names an objective twice.
-    """
-    parts = objective if isinstance(objective, list | tuple) else [objective]
-    objectives = [objective_of(part, stream, l2) for part in parts]
-    names = [part.name for part in objectives]
-    if not names or len(set(names)) < len(names):
-        raise ArgumentError(f"objective: expected different objectives, at least one; got {', '.join(names) or 'none'}")
-    return objectives
+    """Return an objective, or several of a list, for the place of a stream. The first leads the search."""
+    return [objective_of(part, stream, l2) for part in parts_of(objective, stream).values()]
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:

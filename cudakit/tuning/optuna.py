@@ -68,10 +68,6 @@ class Study:
         self._values[row] = value if value is not None and math.isfinite(value) else None
         self._end(self._trials.pop(row, None) or self._trial(row), self._values[row])
 
-    def likely(self, count: int) -> list[Point]:
-        """Return no points: Optuna does not forecast."""
-        return []
-
     def _new_row(self) -> Row | None:
         """Return the row of a new point, which now waits for its value; None if none is left."""
         for _ in range(_MOST_VAIN):

@@ -6,8 +6,6 @@ A strategy is asked for points and given their values. It never asks for a point
     while points := strategy.ask():
         for point in points:
             strategy.tell(point, measure(point))  # None if the point is invalid
-
-`Strategy.likely` forecasts the next points without a decision, so that they can be compiled ahead.
 """
 
 from __future__ import annotations
@@ -87,11 +85,11 @@ def searcher_of(strategy: Any, space: Space, seed: int = 0) -> Searcher:
     Raises
     ------
     ArgumentError
-        The object has no methods ``ask``, ``tell`` and ``likely``.
+        The object has no methods ``ask`` and ``tell``.
     """
     if isinstance(strategy, str):
         return strategy_of(strategy, space, seed)
     searcher: Searcher = strategy(space, seed=seed) if isinstance(strategy, type) else strategy
-    if not all(callable(getattr(searcher, name, None)) for name in ("ask", "tell", "likely")):
-        raise ArgumentError(f"strategy is a name, or has the methods ask, tell and likely; got {shortened(strategy)}")
+    if not all(callable(getattr(searcher, name, None)) for name in ("ask", "tell")):
+        raise ArgumentError(f"strategy is a name, or has the methods ask and tell; got {shortened(strategy)}")
     return searcher

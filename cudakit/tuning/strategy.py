@@ -21,9 +21,6 @@ class Searcher(Protocol):
     def ask(self, count: int = 1) -> list[Point]:
         """Return up to `count` points to measure next. Empty: the search has ended."""
 
-    def likely(self, count: int) -> list[Point]:
-        """Return up to `count` points that may come next."""
-
     def tell(self, point: Mapping[str, Any], value: float | None) -> None:
         """Take the value of a point: less is better, None for a point that is invalid."""
 
@@ -58,10 +55,6 @@ class Strategy:
         numbers = self._next(count)
         self.is_open[numbers] = False
         return [self.space.point(self.rows[number]) for number in numbers]
-
-    def likely(self, count: int) -> list[Point]:
-        """Return the up to `count` points that the next calls of `ask` will probably return."""
-        return [self.space.point(self.rows[number]) for number in self._next(count)]
 
     def tell(self, point: Mapping[str, Any], value: float | None) -> None:
         """Take the value of a point: less is better, None for a point that is invalid."""

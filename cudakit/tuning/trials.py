@@ -24,6 +24,8 @@ from cudakit.tuning.variants import Variants
 
 #: A candidate is far from the best if its fastest launch takes this many times as long.
 _HOPELESS = 1.5
+#: Candidates that are measured again at the end, in turns.
+_FINALISTS = 5
 #: Most rounds in which the best candidates are measured again, in turns.
 _ROUNDS = 10
 #: Most threads, and most steps, of a launch that is run again on the emulator.
@@ -146,9 +148,18 @@ class Trials:
             candidate.why = str(error) if isinstance(error, CudakitError) else f"{type(error).__name__}: {error}"
         return candidate
 
-    def compare(self, finalists: Sequence[Candidate]) -> None:
+    def compare(self) -> None:
+        """Mark the candidates that tie with the best. Values that differ from run to run are measured again first."""
+        if self.objective.repeats:
+            self.compare_in_turns(self.right[:_FINALISTS])
+            return
+        values = [candidate.value for candidate in self.right]
+        for candidate in self.right:
+            candidate.tied = candidate.value == values[0] and values.count(values[0]) > 1
+
+    def compare_in_turns(self, finalists: Sequence[Candidate]) -> None:
         """Measure the best candidates again, in turns, until their order is certain. The rest are ties."""
-        if not self.objective.repeats or len(finalists) < 2:
+        if len(finalists) < 2:
             return
         plans = [self._plan(candidate) for candidate in finalists]
         values: list[list[float]] = [[] for _ in finalists]

@@ -14,14 +14,14 @@ from datetime import timedelta
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
-from cudakit.errors import ArgumentError, shortened
+from cudakit.errors import ArgumentError, CudakitError, shortened
 from cudakit.places import is_capturing
 from cudakit.places import stream as default_stream
 from cudakit.tuning.candidate import Candidate, none_right, shown
 from cudakit.tuning.compiling import Ahead
 from cudakit.tuning.isolated import IsolatedTrials
 from cudakit.tuning.nvml import clock_mhz
-from cudakit.tuning.objectives import objectives_of
+from cudakit.tuning.objectives import objectives_of, parts_of
 from cudakit.tuning.replay import replay
 from cudakit.tuning.search import DEFAULT, searcher_of
 from cudakit.tuning.space import LARGEST, Point, Restrictions, Space, space_of
@@ -29,9 +29,6 @@ from cudakit.tuning.strategy import Searcher
 from cudakit.tuning.trials import Trials
 from cudakit.tuning.tuned import Tuned
 from cudakit.tuning.variants import Configured, Variants
-
-#: Candidates that are measured again at the end, in turns.
-_FINALISTS = 5
 
 
 class Progress(NamedTuple):
@@ -75,11 +72,12 @@ def tune(
     space: Mapping[str, Sequence[Any]] | Space,
     *,
     sizes: Sequence[Any] = (),
+    others: Mapping[str, Callable[[], Sequence[Any]]] | None = None,
     config: Configured = None,
     where: Restrictions = None,
     stream: Any = None,
     check: Any = None,
-    objective: Any = "time",
+    objective: Any = None,
     budget: int | timedelta | None = None,
     strategy: Any = DEFAULT,
     seed: int = 0,
@@ -105,6 +103,8 @@ def tune(
         of the source or its headers, or one that `config` takes.
     sizes : sequence
         Sizes to tune for, each a number, or a tuple of numbers. The winner must also be right one below and above.
+    others : dict of str to callable, optional
+        Name → function that returns other arguments, with which the winner must be right too.
     config : Config, Cover, LaunchConfig or callable, optional
         Launch configuration, or a function that returns it. The function takes parameters of the space, and of the
         kernel, by their names: ``lambda BLOCK, n: ck.config(-(-n // BLOCK), BLOCK)``.
@@ -117,16 +117,15 @@ def tune(
         Expected outputs: arrays in the order of the written arguments, a function of host copies of the arguments that
         returns them, or another kernel that is called with the same configuration. Default: the outputs of the first
         point that launches.
-    objective : str, object or list of them
-        ``"time"`` or ``"energy"``; on the emulator a counter, such as ``"sectors"`` and ``"instructions"``: a ranking,
-        no times.
+    objective : str, object or list of them, optional
+        On a GPU ``"time"``, which is the default, or ``"energy"``. On the emulator a counter: ``"instructions"``, which
+        is the default, ``"sectors"`` and others. A counter is a ranking, no time.
         A list of several: the first leads the search, the others are measured of each right candidate.
     budget : int or timedelta, optional
         Maximum of candidates, or of time. Default: the whole space.
     strategy : str or object
         Order in which points are tried: ``"model"``, ``"local"``, ``"random"`` or ``"exhaustive"``. An object has
-        methods ``ask``, ``tell`` and ``likely``, such as `cudakit.tuning.optuna.Study`; its class is called with the
-        space.
+        methods ``ask`` and ``tell``, such as `cudakit.tuning.optuna.Study`; its class is called with the space.
     seed : int
         Seed of the strategy's random choices.
     tolerance : float, optional
@@ -156,110 +155,79 @@ def tune(
     ArgumentError
         The space is empty or has unknown parameters, no candidate is right, or the kernel writes no array.
     """
-    stream = default_stream() if stream is None else stream
-    search: Callable[..., Tuned] = functools.partial(
-        tune_for,
-        kernel,
-        space=space,
-        stream=stream,
-        config=config,
-        where=where,
-        check=check,
-        objective=objective,
-        budget=budget,
-        strategy=strategy,
-        seed=seed,
-        tolerance=tolerance,
-        l2=l2,
-        workers=workers,
-        isolated=isolated,
-        time_limit_s=time_limit_s,
-        progress=progress,
-        flops=flops,
-    )
+    check_options(budget=budget, workers=workers, seed=seed, tolerance=tolerance, l2=l2, time_limit_s=time_limit_s)
+    if not hasattr(kernel, "specialization_of"):
+        raise ArgumentError(f"expected a ck.Kernel to tune, got {shortened(kernel)}")
     if not isinstance(sizes, Iterable) or isinstance(sizes, str):
         raise ArgumentError(f"sizes is a list of numbers, or of tuples of them; got {shortened(sizes)}")
     sizes = tuple(sizes)
-    if not sizes:
-        return search(arguments)
-    if not callable(arguments):
+    if sizes and not callable(arguments):
         raise ArgumentError("with sizes, arguments is a function of the stream and a size that returns the arguments")
+    if not sizes and (callable(arguments) or not isinstance(arguments, Iterable)):
+        raise ArgumentError(
+            f"arguments are a sequence, as in a call, or with sizes= a function of the stream and a size; "
+            f"got {shortened(arguments)}"
+        )
+    stream = default_stream() if stream is None else stream
+    if is_capturing(stream):
+        raise ArgumentError("the stream is being captured, so that nothing can be measured: pass another stream")
+    points = space_of(space, where)
+    variants = Variants(kernel, points, config)
+    first, *further = objectives_of(objective, stream, l2)
+    if isolated and not all(isinstance(part, str) for part in parts_of(objective, stream).values()):
+        raise ArgumentError("with isolated=True the objective is a name: objects are not sent to another process")
+
+    make = functools.partial(IsolatedTrials, time_limit_s=time_limit_s, l2=l2) if isolated else Trials
+
+    def search(arguments: Sequence[Any], others: Mapping[str, Callable[[], Sequence[Any]]] | None) -> Tuned:
+        try:
+            with make(
+                variants, tuple(arguments), stream, first, check, tolerance, others=others, further=further
+            ) as trials:
+                return _tuned(trials, searcher_of(strategy, points, seed), workers, budget, seed, progress, flops)
+        except MemoryError as error:
+            raise MemoryError(
+                f"{variants.name}: memory is full ({error}). A search holds up to six copies of each array that the "
+                "kernel may write, and one of the others: tune with smaller arrays, such as those of another size"
+            ) from error
+
+    if not sizes:
+        return search(arguments, others)
     return {
-        size: search(arguments(stream, *as_tuple(size)), others=neighbours(arguments, stream, size)) for size in sizes
+        size: search(arguments_of(arguments, stream, size), {**neighbours(arguments, stream, size), **(others or {})})
+        for size in sizes
     }
 
 
-def as_tuple(size: Any) -> tuple[Any, ...]:
-    """Return the numbers of a size."""
-    return size if isinstance(size, tuple) else (size,)
+def arguments_of(function: Callable[..., Sequence[Any]], stream: Any, size: Any) -> Sequence[Any]:
+    """Return the arguments of a size, a number or a tuple of numbers.
+
+    Raises
+    ------
+    ArgumentError
+        The function fails.
+    """
+    numbers = size if isinstance(size, tuple) else (size,)
+    try:
+        return tuple(function(stream, *numbers))
+    except CudakitError:
+        raise
+    except Exception as error:
+        call = ", ".join(("stream", *map(shortened, numbers)))
+        raise ArgumentError(f"the function of the arguments fails: arguments({call}): {error!r}") from error
 
 
 def neighbours(
     arguments: Callable[..., Sequence[Any]], stream: Any, size: Any
 ) -> dict[str, Callable[[], Sequence[Any]]]:
     """Return functions that make the arguments of the sizes one below and one above, by name."""
-    numbers = as_tuple(size)
+    numbers = size if isinstance(size, tuple) else (size,)
     if not numbers or not all(isinstance(number, int) and number > 1 for number in numbers):
         return {}
     shifted = [tuple(number + step for number in numbers) for step in (-1, 1)]
-    return {f"size {', '.join(map(str, row))}": functools.partial(arguments, stream, *row) for row in shifted}
-
-
-def tune_for(
-    kernel: Any,
-    arguments: Sequence[Any],
-    space: Mapping[str, Sequence[Any]] | Space,
-    *,
-    stream: Any,
-    others: Mapping[str, Callable[[], Sequence[Any]]] | None = None,
-    config: Configured = None,
-    where: Restrictions = None,
-    check: Any = None,
-    objective: Any = "time",
-    budget: int | timedelta | None = None,
-    strategy: Any = DEFAULT,
-    seed: int = 0,
-    tolerance: float | None = None,
-    l2: str = "flushed",
-    workers: int | None = None,
-    isolated: bool = False,
-    time_limit_s: float = 30.0,
-    progress: Callable[[Progress], None] | None = None,
-    flops: float = 0.0,
-) -> Tuned:
-    """Tune for one set of arguments. `others` are arguments with which the winner must be right too, by name."""
-    check_options(budget=budget, workers=workers, seed=seed, tolerance=tolerance, l2=l2, time_limit_s=time_limit_s)
-    if not hasattr(kernel, "specialization_of"):
-        raise ArgumentError(f"expected a ck.Kernel to tune, got {shortened(kernel)}")
-    if callable(arguments) or not isinstance(arguments, Iterable):
-        raise ArgumentError(
-            f"arguments are a sequence, as in a call, or with sizes= a function of the stream and a size; "
-            f"got {shortened(arguments)}"
-        )
-    if is_capturing(stream):
-        raise ArgumentError("the stream is being captured, so that nothing can be measured: pass another stream")
-    arguments = tuple(arguments)
-    points = space_of(space, where)
-    variants = Variants(kernel, points, config)
-    first, *further = objectives_of(objective, stream, l2)
-    if isolated:
-        parts = objective if isinstance(objective, list | tuple) else [objective]
-        if not all(isinstance(part, str) for part in parts):
-            raise ArgumentError("with isolated=True the objective is a name: objects are not sent to another process")
-        trials: Trials = IsolatedTrials(
-            variants, arguments, stream, first, check, tolerance, time_limit_s=time_limit_s, l2=l2, others=others,
-            further=further,
-        )  # fmt: skip
-    else:
-        trials = Trials(variants, arguments, stream, first, check, tolerance, others=others, further=further)
-    try:
-        with trials:
-            return _tuned(trials, searcher_of(strategy, points, seed), workers, budget, seed, progress, flops)
-    except MemoryError as error:
-        raise MemoryError(
-            f"{variants.name}: memory is full ({error}). A search holds up to six copies of each array that the kernel "
-            "may write, and one of the others: tune with smaller arrays, such as those of another size"
-        ) from error
+    return {
+        f"size {', '.join(map(str, row))}": functools.partial(arguments_of, arguments, stream, row) for row in shifted
+    }
 
 
 #: Parameter of a search → what it may be, in words, and a test.
@@ -284,7 +252,7 @@ def check_options(**options: Any) -> None:
     ArgumentError
         A search has no parameter of that name, or its value does not fit.
     """
-    names = [name for name in inspect.signature(tune_for).parameters if name not in _OF_CALL]
+    names = [name for name in inspect.signature(tune).parameters if name not in _OF_CALL]
     for name, value in options.items():
         if name not in names:
             raise ArgumentError(f"a search has no parameter {name!r}; it has {', '.join(names)}")
@@ -293,8 +261,8 @@ def check_options(**options: Any) -> None:
             raise ArgumentError(f"{name} is {words}; got {shortened(value)}")
 
 
-#: Parameters of `tune_for` that are no options.
-_OF_CALL = ("kernel", "arguments", "stream", "others")
+#: Parameters of `tune` that are no options.
+_OF_CALL = ("kernel", "arguments", "stream", "sizes", "others")
 
 
 def _is_whole(value: Any, least: int) -> bool:
@@ -316,10 +284,10 @@ def _tuned(
         ended = _search(trials, strategy, ahead, budget, progress)
     confirmed = dict[str, str]()
     try:
-        if not trials.broken:
+        while not trials.broken and trials.right:
             with trials.timed("compare"):
-                trials.compare(trials.right[:_FINALISTS])
-        while not trials.broken and trials.right and (winner := trials.right[0]):
+                trials.compare()
+            winner = trials.right[0]
             with trials.timed("confirm"):
                 confirmed = trials.confirm(winner, seed)
             if winner.state == "right":
@@ -333,7 +301,7 @@ def _tuned(
     return Tuned(
         trials.variants,
         trials.candidates,
-        [trials.objective, *trials.further],
+        {objective.name: objective.unit for objective in (trials.objective, *trials.further)},
         ended,
         confirmed,
         trials.seconds,

@@ -4,27 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from cudakit.jit.load.config import Config, Cover
 from cudakit.tuning import views
 from cudakit.tuning.candidate import Candidate, Traffic, front, shown
-from cudakit.tuning.objectives import Objective
 from cudakit.tuning.space import Point
 from cudakit.tuning.variants import Variants
 from cudakit.types.shown import Part, Reported, Table
-
-
-class _Nothing(NamedTuple):
-    """The objective of a result without a search."""
-
-    name: str = ""
-    unit: str = ""
-
-
-_NONE: Any = [_Nothing()]
 
 
 class Tuned(Reported):
@@ -56,7 +45,7 @@ class Tuned(Reported):
         self,
         variants: Variants,
         candidates: Iterable[Candidate],
-        objectives: Sequence[Objective],
+        objectives: Mapping[str, str],
         ended: str,
         confirmed: dict[str, str],
         seconds: dict[str, float],
@@ -66,7 +55,7 @@ class Tuned(Reported):
         self.table = sorted(candidates, key=_rank)
         self.best: Point = self.table[0].point
         self.kernel = variants.kernel(self.best)
-        self.objectives = {objective.name: objective.unit for objective in objectives}
+        self.objectives = dict(objectives)
         self.objective, self.unit = next(iter(self.objectives.items()))
         self.ended, self.confirmed, self.seconds = ended, confirmed, seconds
         self.traffic = traffic
@@ -77,7 +66,7 @@ class Tuned(Reported):
     @classmethod
     def of_point(cls, variants: Variants, point: Point, reason: str) -> Tuned:
         """Return the result of no search: one point, and why it was taken."""
-        return cls(variants, [Candidate(point, "right", why=reason)], _NONE, "not searched", {}, {})
+        return cls(variants, [Candidate(point, "right", why=reason)], {"": ""}, "not searched", {}, {})
 
     @property
     def front(self) -> list[Candidate]:

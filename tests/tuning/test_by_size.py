@@ -13,6 +13,7 @@ import pytest
 
 import cudakit as ck
 from cudakit.jit.cache.store import Store
+from cudakit.tuning import kept
 from cudakit.tuning.kept import records_of
 
 TEXT = """
@@ -60,6 +61,17 @@ def test_each_size_class_is_searched_once_and_every_size_is_right(tmp_path: Path
     call(tuned, 1000, np.float64)
     assert len(tuned.results) == 3
     assert {result.best["ITEMS"] for result in tuned.results.values()} == {1}
+
+
+@pytest.mark.emulator
+def test_a_kept_result_needs_no_meter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing here measures energy."""
+    monkeypatch.setattr(kept, "key_of", lambda *parts: "ab" * 32)
+    call(tuned_in(tmp_path))
+    by_energy = kernel_in(tmp_path).tuned(SPACE, by="n", config=blocks, objective=["energy", "time"])
+    call(by_energy)
+    (result,) = by_energy.results.values()
+    assert (result.ended, result.objectives) == ("kept", {"energy": "mJ", "time": "µs"})
 
 
 @pytest.mark.emulator

@@ -55,7 +55,10 @@ def test_what_cannot_be_tuned_is_said(app: str, capsys: pytest.CaptureFixture[st
         ([f"{app}:other"], "has no tuned kernel other; it has twice, bare"),
         (["absent.py:twice"], "there is no file absent.py"),
         ([f"{app}:bare"], "there are no arguments to tune with"),
-        ([f"{app}:twice", "--sizes", "many"], "--sizes takes numbers"),
+        ([f"{app}:twice", "--sizes", "many"], "--sizes takes numbers from 1 up"),
+        ([f"{app}:twice", "--sizes", "-5"], "--sizes takes numbers from 1 up, such as 1000,1000000 or 64x64; got '-5'"),
+        ([f"{app}:twice", "--sizes", "64x0"], "--sizes takes numbers from 1 up"),
+        ([f"{app}:twice", "--sizes", "2x3"], "the function of the arguments fails: arguments(stream, 2, 3): TypeError"),
     ):
         assert main(["tune", *words]) == 1
         assert message in capsys.readouterr().err

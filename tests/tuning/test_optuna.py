@@ -41,7 +41,7 @@ def test_a_study_asks_for_each_valid_point_once_and_learns() -> None:
     assert strategy.study.best_params in ({"A": "4", "B": "'x'"}, {"A": "4", "B": "1"})
     pruned = [t.params for t in strategy.study.trials if t.state is optuna.trial.TrialState.PRUNED]
     assert any(params["A"] == "8" for params in pruned)
-    assert strategy.ask(0) == strategy.likely(3) == []
+    assert strategy.ask(0) == []
 
 
 def test_a_study_of_your_own_is_used_and_must_minimize() -> None:
@@ -67,7 +67,7 @@ def test_a_strategy_is_a_name_an_object_or_its_class() -> None:
     made: Any = searcher_of(Local, SPACE, 3)
     assert (type(made), made.space, made.seed) == (Local, SPACE, 3)
     for wrong in (7, object()):
-        with pytest.raises(ck.ArgumentError, match="strategy is a name, or has the methods ask, tell and likely"):
+        with pytest.raises(ck.ArgumentError, match="strategy is a name, or has the methods ask and tell"):
             searcher_of(wrong, SPACE)
 
 
@@ -83,9 +83,6 @@ class Backwards:
 
     def tell(self, point: Any, value: float | None) -> None:
         self.told.append((point, value))
-
-    def likely(self, count: int) -> list[Point]:
-        return self.left[::-1][:count]
 
 
 @pytest.mark.emulator

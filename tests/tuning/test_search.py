@@ -47,7 +47,7 @@ def test_each_point_comes_once_and_the_best_is_among_them(name: str) -> None:
     points = run(strategy, 1000)
     assert len(points) == len(SPACE) == len({SPACE.row(point) for point in points})
     assert all(point in SPACE for point in points)
-    assert strategy.ask() == strategy.likely(3) == []
+    assert strategy.ask() == []
     assert strategy.best == {"BLOCK": 128, "ITEMS": 4, "VECTOR": 2, "LAYOUT": "column"}
 
 
@@ -61,17 +61,6 @@ def test_a_seed_repeats_a_search(name: str) -> None:
 def test_points_can_be_taken_before_results_are_known(name: str, batch: int) -> None:
     points = run(strategy_of(name, SPACE, seed=2), 1000, batch)
     assert len({SPACE.row(point) for point in points}) == len(points) == len(SPACE)
-
-
-def test_a_forecast_decides_nothing(name: str) -> None:
-    strategy, plain = strategy_of(name, SPACE, seed=4), strategy_of(name, SPACE, seed=4)
-    for _ in range(30):
-        forecast = strategy.likely(4)
-        assert len(forecast) == 4
-        point = strategy.ask()[0]
-        assert forecast[0] == point == plain.ask()[0]
-        strategy.tell(point, time_of(point))
-        plain.tell(point, time_of(point))
 
 
 def test_a_space_in_which_nothing_runs_is_searched_to_its_end(name: str) -> None:

@@ -48,6 +48,7 @@ def test_the_least_counter_wins_and_arguments_stay() -> None:
     )
     assert tuned.best["ITEMS"] == 1
     assert tuned.table[0].value == 2 * N * 4 / 32
+    assert [row.point for row in tuned.table if row.tied] == [{"ITEMS": 1, "BLOCK": block} for block in (32, 128)]
     states = [(row.point["BLOCK"], row.state) for row in tuned.table]
     assert {state for block, state in states if block == 2048} == {"invalid"}
     assert np.all(ck.to_host(y, stream) == 5)
@@ -87,7 +88,7 @@ def test_what_cannot_be_tuned_is_told() -> None:
     with pytest.raises(ck.ArgumentError, match=r"no candidate of the space is right\n.*1 × invalid.*block.x is 4096"):
         ck.tune(SCALE, arguments(stream), {"ITEMS": [1]}, config=ck.config(1, 4096), **common)
     with pytest.raises(ck.UnknownNameError, match=r"the emulator counts, and measures no time; pass objective= one of"):
-        ck.tune(SCALE, arguments(stream), {"ITEMS": [1]}, config=ck.config(1, 32), stream=stream)
+        ck.tune(SCALE, arguments(stream), {"ITEMS": [1]}, config=ck.config(1, 32), stream=stream, objective="time")
     silent = ck.Kernel("template <int N> __global__ void read(const float* x) { if (x[0] == N) __trap(); }")
     with pytest.raises(ck.ArgumentError, match="writes no array"):
         ck.tune(silent, arguments(stream)[:1], {"N": [1]}, config=ck.config(1, 1), **common)
@@ -158,6 +159,7 @@ def test_a_faulty_candidate_with_less_work_does_not_win(fault: int, check: str) 
     }[check]
     tuned = tuned_of([0, fault], expected)
     assert tuned.best == {"FAULT": 0}
+    assert not any(row.tied for row in tuned.table)
     (loser,) = (row for row in tuned.table if row.point["FAULT"] == fault)
     assert loser.state == "wrong"
     assert tuned.confirmed == {"fresh data": "right", "emulator": "right"}
@@ -192,6 +194,25 @@ def test_an_array_that_a_kernel_reads_and_writes_keeps_its_contents() -> None:
     tuned(stream, ck.InOut(x), 100)
     stream.sync()
     assert np.array_equal(x, 2 * np.arange(100))
+
+
+@pytest.mark.emulator
+def test_the_default_objective_on_the_emulator_is_instructions() -> None:
+    stream = ck.emulator.stream()
+    tuned = ck.tune(SCALE, arguments(stream), {"ITEMS": [1]}, config=ck.config(32, 32), stream=stream)
+    assert tuned.objectives == {"instructions": "instructions"}
+    assert not tuned.table[0].tied  # alone
+
+
+@pytest.mark.emulator
+def test_the_winner_must_be_right_with_other_arguments() -> None:
+    stream = ck.emulator.stream()
+    x = ck.to_device(np.arange(64, dtype=np.float32), stream)
+    y = ck.to_device(np.zeros(64, np.float32), stream)
+    tuned = tuned_of([0], others={"half": lambda: (x, y, 32)})
+    assert tuned.confirmed == {"fresh data": "right", "half": "right", "emulator": "right"}
+    with pytest.raises(ck.ArgumentError, match=r"1 × wrong: half: y\[0\]"):
+        tuned_of([0], lambda x, y, n: x + 1 + (n < 64), others={"half": lambda: (x, y, 32)})
 
 
 @pytest.mark.emulator
@@ -252,6 +273,10 @@ template <int FAULT> __global__ void add(const float* x, float* y, int n) {
         assert tuned.best == {"FAULT": 0}
         assert "size" in tuned.table[1].why
         assert [name.split()[0] for name in tuned.confirmed] == ["fresh", "size", "size", "emulator"]
+    with pytest.raises(ck.ArgumentError, match=r"arguments\(stream, -5\): ValueError.*negative"):
+        ck.tune(
+            add, arguments, {"FAULT": [0]}, sizes=[-5], config=lambda n: ck.config(1, 32), stream=ck.emulator.stream()
+        )
     with pytest.raises(ck.ArgumentError, match="with sizes, arguments is a function"):
         ck.tune(add, (1, 2, 3), {"FAULT": [0]}, sizes=[4], stream=ck.emulator.stream())
 
@@ -350,7 +375,8 @@ def test_a_result_is_explained_saved_and_drawn(tmp_path: Any) -> None:
     assert lines[0] == "best: ITEMS=1, BLOCK=32: 250"
     assert lines[1] == "ITEMS: 1 here; 2 +100.0%, 4 +300.0%"
     assert lines[2] == "BLOCK: 32 here; 128 +0.0%"
-    assert lines[3].startswith("1 × invalid: scale<float, 1>: block.x is 2048")
+    assert lines[3] == "ties: ITEMS=1, BLOCK=128: 250"
+    assert lines[4].startswith("1 × invalid: scale<float, 1>: block.x is 2048")
     tuned.save(tmp_path / "tuned.json")
     document = json.loads((tmp_path / "tuned.json").read_text())
     assert document["best"] == tuned.best
