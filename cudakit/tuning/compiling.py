@@ -10,6 +10,7 @@ from typing import Any
 from cudakit.jit.cache.cache import cache_at
 from cudakit.jit.cache.prewarm import Workers
 from cudakit.jit.cache.stages import first_request
+from cudakit.jit.compile.nvrtc import Request
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.tuning.space import Point
 
@@ -30,16 +31,23 @@ class Ahead:
         Number of points that the search may ask for.
     workers : int, optional
         Number of worker processes; 0 compiles when a point is asked for. Default: one for each core, at most eight.
-
+    limit_s : float, optional
+        Longest time of a compile by a worker, in seconds.
     """
 
     def __init__(
-        self, specialization: Callable[[Point], Specialization], points: int, workers: int | None = None
+        self,
+        specialization: Callable[[Point], Specialization],
+        points: int,
+        workers: int | None = None,
+        limit_s: float | None = None,
     ) -> None:
         if workers is None:
             workers = min(os.cpu_count() or 1, _MOST_WORKERS) if points >= _WORTH else 0
         self._specialization = specialization
-        self._workers = Workers(workers)
+        self._workers = Workers(workers, limit_s)
+        #: Requests of points, by the point; None for one that is in a cache, or has an error.
+        self._requests: dict[Any, Request | None] = {}
         self._jobs: dict[Any, Future[None]] = {}
 
     def __enter__(self) -> Ahead:
@@ -66,15 +74,18 @@ class Ahead:
         """Compile the points of these that are in no cache, in this order, before any others."""
         if not self._workers.count:
             return
-        requests = {}
-        for point in points:
-            try:
-                request = first_request(self._specialization(point))
-            except Exception:  # the launch of the point says what is wrong with it
-                continue
-            if cache_at(request.specialization.options.cache).peek(request) is None:
-                requests[_key(point)] = request
+        keys = {_key(point): point for point in points}
+        self._requests |= {key: self._request(point) for key, point in keys.items() if key not in self._requests}
+        requests = {key: request for key in keys if (request := self._requests[key]) is not None}
         self._jobs.update(zip(requests, self._workers.want(requests.values()), strict=True))
+
+    def _request(self, point: Point) -> Request | None:
+        try:
+            request = first_request(self._specialization(point))
+        except Exception:  # the launch of the point says what is wrong with it
+            return None
+        is_cached = cache_at(request.specialization.options.cache).peek(request) is not None
+        return None if is_cached else request
 
     def wait(self, point: Point) -> None:
         """Wait until a point is compiled, if it is being compiled.

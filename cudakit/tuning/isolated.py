@@ -55,10 +55,9 @@ class IsolatedTrials(Trials):
 
     def evaluate(self, point: Point, ahead: Ahead) -> Candidate:
         """Evaluate a point in the process. A new process first runs the reference again."""
-        # The process compiles what does not compile again, and says why.
-        with self.timed("compile"), contextlib.suppress(Exception):
-            ahead.wait(point)
         try:
+            with self.timed("compile"):
+                ahead.wait(point)
             with self.timed("process"):
                 result = self._ask("evaluate", [point])
         except LaunchError as error:  # of the configuration

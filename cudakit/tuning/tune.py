@@ -138,7 +138,7 @@ def tune(
         Whether launches run in another process: one that hangs or faults then costs its candidate only. The objective
         must be a name.
     time_limit_s : float
-        With `isolated`, the longest time of a candidate, in seconds.
+        Longest time of a candidate, in seconds: of its compile by a worker, and with `isolated` of its launches.
     progress : callable, optional
         Function that is called after each candidate, with a `Progress`.
     flops : float
@@ -184,7 +184,9 @@ def tune(
             with make(
                 variants, tuple(arguments), stream, first, check, tolerance, others=others, further=further
             ) as trials:
-                return _tuned(trials, searcher_of(strategy, points, seed), workers, budget, seed, progress, flops)
+                return _tuned(
+                    trials, searcher_of(strategy, points, seed), workers, time_limit_s, budget, seed, progress, flops
+                )
         except MemoryError as error:
             raise MemoryError(
                 f"{variants.name}: memory is full ({error}). A search holds up to six copies of each array that the "
@@ -273,6 +275,7 @@ def _tuned(
     trials: Trials,
     strategy: Searcher,
     workers: int | None,
+    time_limit_s: float,
     budget: int | timedelta | None,
     seed: int,
     progress: Callable[[Progress], None] | None,
@@ -280,7 +283,7 @@ def _tuned(
 ) -> Tuned:
     """Search, compare the best, confirm the winner."""
     clock = clock_mhz(trials.stream)
-    with Ahead(trials.specialization, _count(trials, strategy), workers) as ahead:
+    with Ahead(trials.specialization, _count(trials, strategy), workers, time_limit_s) as ahead:
         ended = _search(trials, strategy, ahead, budget, progress)
     confirmed = dict[str, str]()
     try:

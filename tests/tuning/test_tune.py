@@ -120,6 +120,18 @@ def test_a_killed_worker_costs_its_compile_only(monkeypatch: pytest.MonkeyPatch,
         lives.result(60)
 
 
+@pytest.mark.emulator
+@pytest.mark.parametrize("isolated", [False, True])
+def test_a_compile_that_takes_too_long_costs_its_candidate(isolated: bool, tmp_path: Any) -> None:
+    """No compiler starts in a millisecond."""
+    kernel, stream = SCALE.with_options(cache=tmp_path), ck.emulator.stream()
+    with pytest.raises(ck.ArgumentError, match=r"1 × failed: scale<float, 4>: the compile was ended after 0.001 s"):
+        ck.tune(
+            kernel, arguments(stream), {"ITEMS": [1, 4]}, config=ck.config(32, 32), stream=stream, workers=1,
+            time_limit_s=1e-3, isolated=isolated,
+        )  # fmt: skip
+
+
 VARIANTS = """
 template <int FAULT> __global__ void add(const float* x, float* y, int n) {
     __shared__ float s[64];

@@ -8,8 +8,8 @@ import io
 import os
 import re
 import warnings
-from collections.abc import Iterable, Mapping
-from functools import cache, cached_property
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from cudakit.errors import CompileError, CompileWarning, TemplateError
@@ -257,8 +257,14 @@ class Request:
             *map(type_of, (*unknown, *spec.typed)),
         )
 
-    def compile(self) -> Compiled:
+    def compile(self, elsewhere: Callable[..., worker.Answer] | None = None) -> Compiled:
         """Compile now, without the cache. Also sets `closure` and `unstorable`.
+
+        Parameters
+        ----------
+        elsewhere : callable, optional
+            Function that runs NVRTC in another process, with the arguments of `worker.compiled`. Default: NVRTC runs
+            here. Tile code has a process of its own in any case.
 
         Raises
         ------
@@ -266,7 +272,7 @@ class Request:
             If NVRTC fails. The message has NVRTC's diagnostics, placed in the user's source.
         """
         if not self.includes:
-            return self._compile({})
+            return self._compile({}, elsewhere)
         folders = self.fields["include_path"]
         first = "".join(f'#include "{path}"\n' for path in self.fields.get("pre_include", ()))
         texts = [f"{first}{self.written}".encode(), repr(self.user_flags).encode()]
@@ -286,7 +292,7 @@ class Request:
                 "define_macro": [*(self.fields.get("define_macro") or ()), *mark],
                 "pch": before is not None or None,
             }
-        compiled = self._compile(changes)
+        compiled = self._compile(changes, elsewhere)
         if before is not None and self.unstorable is None:
             try:
                 if closure.closure_of(closure.all_included(texts[0], folders), texts, watch) != before:
@@ -296,13 +302,14 @@ class Request:
                 self.unstorable = str(reason)
         return compiled
 
-    def _compile(self, changes: Mapping[str, Any]) -> Compiled:
+    def _compile(self, changes: Mapping[str, Any], elsewhere: Callable[..., worker.Answer] | None) -> Compiled:
         spec = self.specialization
         if spec.is_tile:
             _check_tiles(spec)
         options = self.program_options(changes)
         # cuda.core's Program asks the driver before it makes PTX, and has no option for tile code.
-        run = _by_nvrtc if spec.has_tiles or spec.target == "ptx" or _nvrtc.at_fork else _by_program
+        is_direct = elsewhere or spec.has_tiles or spec.target == "ptx" or _nvrtc.at_fork
+        run = partial(_by_nvrtc, elsewhere=elsewhere) if is_direct else _by_program
         names = self.name_expressions
         try:
             return run(self, options, names)
@@ -420,7 +427,12 @@ def _by_program(request: Request, options: ProgramOptions, names: tuple[str, ...
     return compiled
 
 
-def _by_nvrtc(request: Request, options: ProgramOptions, names: tuple[str, ...]) -> Compiled:
+def _by_nvrtc(
+    request: Request,
+    options: ProgramOptions,
+    names: tuple[str, ...],
+    elsewhere: Callable[..., worker.Answer] | None,
+) -> Compiled:
     spec = request.specialization
     target = spec.target
     output = {"object": "CUBIN", "tileir": "TileIR"}.get(target, target.upper())
@@ -432,6 +444,8 @@ def _by_nvrtc(request: Request, options: ProgramOptions, names: tuple[str, ...])
     program = library_path("nvrtc", "NVRTC, CUDA's compiler,"), request.text, request.program_name, flags, names, output
     if spec.has_tiles or _nvrtc.at_fork:
         answer, printed = _apart(program)
+    elif elsewhere is not None:
+        answer, printed = elsewhere(*program), ""
     else:
         with _nvrtc.inside():
             answer, printed = worker.compiled(*program), ""

@@ -158,8 +158,17 @@ def answer_channel() -> BinaryIO:
     return answers
 
 
+def serve() -> None:
+    """Answer calls from standard input until it ends: pickled pairs of a function's name and its arguments."""
+    answers = answer_channel()
+    while True:
+        try:
+            function, arguments = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        pickle.dump(tuple(link(*arguments) if function == "link" else compiled(*arguments)), answers)
+        answers.flush()
+
+
 if __name__ == "__main__":
-    answer = answer_channel()
-    function, arguments = pickle.load(sys.stdin.buffer)
-    pickle.dump(tuple(link(*arguments) if function == "link" else compiled(*arguments)), answer)
-    answer.close()
+    serve()
