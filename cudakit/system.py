@@ -37,6 +37,11 @@ def open_to_read(path: str, flags: int) -> int:
     return os.open(path, _READ)
 
 
+def open_to_append(path: str) -> int:
+    """Open a file that exists, to write at its end, and return its descriptor. Links are not followed."""
+    return os.open(path, os.O_WRONLY | os.O_APPEND | _BINARY | getattr(os, "O_NOFOLLOW", 0) | NOT_WAITING)
+
+
 def create(path: str) -> int:
     """Create a file that only this user can read and write, and return its descriptor. It must not exist yet."""
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o600)

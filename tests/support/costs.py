@@ -1,15 +1,15 @@
 """Cost of the tests as counts: distinct compiles, modules of machine code and child processes of each room.
 
 `tests/budget.json` holds the agreed counts by the marker expression of a run. ``--budget check`` compares a run with
-them, ``--budget write`` replaces them. Counts do not depend on the machine or on what the cache holds; times do, and
-are only printed.
+them, ``--budget write`` replaces them. Counts do not depend on the machine or on what the cache holds; CPU
+seconds do, and are only printed.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
-import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,6 +41,11 @@ def over_budget(counts: dict[str, dict[str, int]], budget: dict[str, dict[str, i
             if count > agreed * GROWTH + SLACK[kind]:
                 lines.append(f"tests/{room}: {count} {kind}, budget {agreed}")
     return lines
+
+
+def _cpu_seconds() -> float:
+    """CPU seconds of this process and of its children that have ended."""
+    return sum(os.times()[:4])
 
 
 class Costs:
@@ -104,12 +109,12 @@ class Costs:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         """Charge what happens to the test's room."""
         self._running, self._nodeid, self._number = self.made[room_of(item.nodeid)], item.nodeid, 0
-        start = time.perf_counter()
+        start = _cpu_seconds()
         try:
             return (yield)
         finally:
             self._running = None
-            self.seconds[item.nodeid] = time.perf_counter() - start
+            self.seconds[item.nodeid] = _cpu_seconds() - start
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:

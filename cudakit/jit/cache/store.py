@@ -19,6 +19,11 @@ saves work: if the file system refuses locks, or the folder is read-only, the ca
 removes the lock file while it holds the lock. A process that waited on that file then gets a lock on a file without a
 name. `filelock` notices this, and starts again with the named file.
 
+The folder also has a ledger of 8-byte integers: the time of the last scan, the size of all files then, and the size of
+each file written since. A new process reads the ledger in place of scanning the folder. The folder is scanned if the
+ledger is absent, damaged, long or a day old, or if the sizes exceed the limit. Removed files stay in the ledger, so
+that a scan may come early.
+
 `write_file` and `read_file` are for files of compiled code, from a machine with a compiler for machines without one.
 """
 
@@ -33,6 +38,7 @@ import stat
 import struct
 import time
 import zipfile
+from array import array
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -124,6 +130,8 @@ _HEXADECIMAL: Final = "0123456789abcdef"
 _LOWER_CASE: Final = "abcdefghijklmnopqrstuvwxyz"
 _TOUCH_AFTER_S: Final = 60.0  # a file read more often than this is not marked as used each time
 _ABANDONED_AFTER_S: Final = 3600.0  # what a killed writer left behind
+_SCAN_AFTER_S: Final = 86_400.0
+_MOST_SIZES: Final = 1 << 16  # in the ledger
 _EVICT_TO: Final = 0.9  # part of the limit to evict down to: otherwise each write to a full folder would scan it
 
 
@@ -166,8 +174,9 @@ class Store:
         self.max_bytes = max_bytes
         self.damaged_count: int = 0
         self._trusted: bool | None = None
-        # Bytes that may be written before the next scan of the folder. Threads may lose each other's updates, which
-        # only shifts the scan.
+        self._ledger = f"{folder}/ledger"
+        # Bytes that may be written before the ledger is read again. Threads may lose each other's updates, which only
+        # shifts the reading.
         self._until_look_bytes = 0
 
     def path(self, category: str, digest: str) -> str:
@@ -248,6 +257,18 @@ class Store:
         """
         path = self.path(category, digest)
         data = packed(header, f"{digest}.{category}", body)
+        self._publish(path, data)
+        with contextlib.suppress(OSError):
+            _write_all(system.open_to_append(self._ledger), array("Q", [len(data)]).tobytes())
+        self._until_look_bytes -= len(data)
+        if self._until_look_bytes < 0:
+            left_bytes = self._left_bytes()
+            if left_bytes < 0:
+                left_bytes = self._evict(keep=path)
+            # An eighth, so that several writing processes stay near the limit.
+            self._until_look_bytes = left_bytes // 8
+
+    def _publish(self, path: str, data: bytes) -> None:
         temporary = f"{self.folder}/{os.urandom(16).hex()}.tmp"
         try:
             file = system.create(temporary)
@@ -261,9 +282,22 @@ class Store:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
             raise
-        self._until_look_bytes -= len(data)
-        if self._until_look_bytes < 0:
-            self._evict(keep=path)
+
+    def _left_bytes(self) -> int:
+        """Return how many bytes may be written before the next scan; less than 0 if the ledger does not say so."""
+        sizes = array("Q")
+        try:
+            with open(self._ledger, "rb", buffering=0, opener=system.open_to_read) as file:
+                status = os.fstat(file.fileno())
+                if not stat.S_ISREG(status.st_mode) or _foreign_reason(self._ledger, status):
+                    return -1
+                sizes.frombytes(file.read(_MOST_SIZES * sizes.itemsize))
+        except (OSError, ValueError):
+            return -1
+        is_young = len(sizes) > 1 and 0 <= time.time() - sizes[0] < _SCAN_AFTER_S
+        # After a power cut a file may end in zeros.
+        is_whole = len(sizes) < _MOST_SIZES and all(sizes)
+        return self.max_bytes - sum(sizes[1:]) if is_young and is_whole else -1
 
     def files(self) -> Iterator[StoredFile]:
         """Yield the files of the folder, without temporary files and lock files."""
@@ -283,7 +317,9 @@ class Store:
         return header if magic == _MAGIC and isinstance(header, dict) else None
 
     def sweep(self, abandoned_after_s: float = _ABANDONED_AFTER_S) -> None:
-        """Remove the temporary files and lock files of killed processes."""
+        """Remove the ledger, and the temporary files and lock files of killed processes."""
+        with contextlib.suppress(OSError):
+            os.unlink(self._ledger)
         for file in self._scan():
             self._sweep(file, time.time() - abandoned_after_s)
 
@@ -312,7 +348,8 @@ class Store:
                     continue  # another process removed it
                 yield StoredFile(category, digest, status.st_size, status.st_mtime, item.path)
 
-    def _evict(self, keep: str) -> None:
+    def _evict(self, keep: str) -> int:
+        """Remove the least recently used files if the folder exceeds its limit; return the bytes below the limit."""
         before = time.time() - _ABANDONED_AFTER_S
         files = []
         for file in self._scan():
@@ -329,8 +366,9 @@ class Store:
                     with contextlib.suppress(OSError):
                         os.unlink(file.path)
                     total_bytes -= file.bytes
-        # An eighth of the rest, so that several writing processes stay near the limit.
-        self._until_look_bytes = max(0, self.max_bytes - total_bytes) // 8
+        with contextlib.suppress(OSError):
+            self._publish(self._ledger, array("Q", [int(time.time()), total_bytes]).tobytes())
+        return max(0, self.max_bytes - total_bytes)
 
     def _discard(self, path: str, status: os.stat_result) -> None:
         self.damaged_count += 1

@@ -13,6 +13,7 @@ import re
 import shutil
 import signal
 import stat
+import struct
 import subprocess
 import sys
 import threading
@@ -106,12 +107,17 @@ def again(cache: Cache) -> Cache:
 
 
 def files(folder: Path, suffix: str = "") -> list[Path]:
-    return sorted(path for path in folder.rglob(f"*{suffix}") if path.is_file())
+    return sorted(path for path in folder.rglob(f"*{suffix}") if path.is_file() and path.name != "ledger")
 
 
 def only_file(folder: Path) -> Path:
     (path,) = files(folder)
     return path
+
+
+def ledger_of(folder: Path) -> list[int]:
+    data = (folder / f"v{store.FORMAT_VERSION}" / "ledger").read_bytes()
+    return [number for (number,) in struct.iter_unpack("=Q", data)]
 
 
 def wait_for(condition: Callable[[], bool], limit_s: float = 10.0) -> None:
@@ -512,6 +518,47 @@ class TestBound:
         cache.put(Asked(name="f"), compiled(1000))
         assert not any(path.exists() for path in leftovers)
         assert fresh.exists()
+
+    def test_a_new_process_reads_the_ledger_in_place_of_the_folder(
+        self, cache: Cache, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        cache.put(Asked(), compiled())
+        scans: list[str] = []
+        scan = store.Store._scan
+        monkeypatch.setattr(store.Store, "_scan", lambda self: scans.append(self.folder) or scan(self))
+        for name in "abc":
+            again(cache).put(Asked(name=name), compiled())
+        assert not scans
+        assert len(ledger_of(folder)) == 2 + 3
+
+    @pytest.mark.parametrize(
+        "fault", ["absent", "empty", "torn", "zeros", "old", "of tomorrow", "long", "link", "shared"]
+    )
+    def test_the_bound_holds_without_a_ledger_that_is_valid(self, folder: Path, tmp_path: Path, fault: str) -> None:
+        for name in "abcdef":
+            cache, path = Cache(folder, 10_000), folder / f"v{store.FORMAT_VERSION}" / "ledger"
+            if path.exists():
+                then = ledger_of(folder)[0]
+                path.unlink()
+                match fault:
+                    case "empty":
+                        path.write_bytes(b"")
+                    case "torn":
+                        path.write_bytes(struct.pack("=QQ", then, 1) + b"\0\0\0")
+                    case "zeros":
+                        path.write_bytes(struct.pack("=QQQ", then, 1, 0))
+                    case "old" | "of tomorrow":
+                        path.write_bytes(struct.pack("=QQ", then + (-100_000 if fault == "old" else 100_000), 1))
+                    case "long":
+                        path.write_bytes(struct.pack("=Q", then) + struct.pack("=Q", 1) * (1 << 17))
+                    case "link" | "shared":
+                        (tmp_path / "valid").write_bytes(struct.pack("=QQ", then, 1))
+                        path.symlink_to(tmp_path / "valid")
+                if fault == "shared":
+                    (tmp_path / "valid").replace(path)
+                    path.chmod(0o666)
+            cache.put(Asked(name=name), compiled(2500))
+            assert cache.info().bytes <= 10_000
 
     def test_other_peoples_files_stay(self, folder: Path) -> None:
         notes = folder / f"v{store.FORMAT_VERSION}" / "notes.txt"
