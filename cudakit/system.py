@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import signal
 import subprocess
@@ -71,6 +72,23 @@ def replace(temporary: str, path: str) -> None:
         os.unlink(temporary)
 
 
+def is_within(path: str, folder: str | os.PathLike[str]) -> bool:
+    """Return whether `path` begins with `folder` as a folder. Windows has two separators."""
+    return path.startswith((f"{folder}/", f"{folder}{os.sep}"))
+
+
+def is_closed_pipe(error: BaseException) -> bool:
+    """Return whether a write failed because nobody reads the pipe. Windows has no signal and no name for that."""
+    return isinstance(error, BrokenPipeError) or (
+        _IS_WINDOWS and isinstance(error, OSError) and error.errno == errno.EINVAL
+    )
+
+
+def discard_output() -> None:
+    """Let standard output lead nowhere, so that the interpreter does not complain when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def changed_ns(status: os.stat_result) -> int:
     """Return the time of a file's last change, in nanoseconds, its renaming included where the system dates that."""
     # On Windows `st_ctime_ns` is the time of creation.
@@ -108,8 +126,22 @@ GROUP: Final[dict[str, Any]] = {} if _IS_WINDOWS else {"start_new_session": True
 
 
 def end(process: subprocess.Popen[Any]) -> None:
-    """Kill a process that was started with `GROUP`, and except on Windows all processes that it started."""
-    process.kill() if _IS_WINDOWS else os.killpg(process.pid, signal.SIGKILL)
+    """Kill a process that was started with `GROUP`, and all processes that it started."""
+    if not _IS_WINDOWS:
+        os.killpg(process.pid, signal.SIGKILL)
+        return
+    with contextlib.suppress(OSError):
+        taskkill = os.path.join(_system_folder(), "taskkill.exe")
+        subprocess.run([taskkill, "/T", "/F", "/PID", str(process.pid)], capture_output=True, check=False)
+    process.kill()
+
+
+def _system_folder() -> str:
+    """Return the folder of Windows' own programs. A name alone would be searched in the working folder too."""
+    name = ctypes.create_unicode_buffer(260)
+    windows: Any = vars(ctypes)["windll"]  # which only Windows has
+    windows.kernel32.GetSystemDirectoryW(name, len(name))
+    return name.value
 
 
 def at_fork(**calls: Callable[[], object]) -> None:
@@ -140,14 +172,14 @@ def be_woken_in_time(slack_ns: int) -> None:
 
 @cache
 def c_library() -> ctypes.CDLL:
-    """Return the C library that is loaded already."""
+    """Return the C library that is loaded already. Windows has none by that way, and no caller here needs it there."""
     return ctypes.CDLL(None)
 
 
 @cache
 def cxa_demangle() -> Any:
-    """Return the C++ runtime's demangling function; None without libstdc++ and libc++."""
-    for library in ("libstdc++.so.6", "libc++abi.so.1"):
+    """Return the C++ runtime's demangling function; None without libstdc++ and libc++, as on Windows."""
+    for library in ("libc++.1.dylib",) if sys.platform == "darwin" else ("libstdc++.so.6", "libc++abi.so.1"):
         with contextlib.suppress(OSError, AttributeError):
             function = ctypes.CDLL(library).__cxa_demangle
             function.restype = ctypes.c_void_p

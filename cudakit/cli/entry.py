@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
-import os
 import sys
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
+from cudakit import system
 from cudakit.cli import cache, completion, demo, info, programs, prove, tune
 from cudakit.cli.parsers import Parser
 from cudakit.errors import CudakitError
@@ -41,13 +41,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if run is not programs.run:  # Python flushes after a program, and reports what fails
             sys.stdout.flush()
         return status
-    except BrokenPipeError as error:
-        _leave_to_python(options, error)
-        # The reader, such as `head`, has seen enough; the interpreter would complain when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except (CudakitError, OSError) as error:
         _leave_to_python(options, error)
+        if system.is_closed_pipe(error):  # the reader, such as `head`, has seen enough
+            system.discard_output()
+            return 0
         print(f"cudakit: {error}", file=sys.stderr)
         return 1
     except BaseException as error:

@@ -27,7 +27,11 @@ KNOWN = {
         "tuning/isolated.py",  # candidates of a search
         "jit/compile/assemble.py",  # CUDA's assembler of tile code
     },
-    "subprocess.run": {"jit/compile/binary.py", "jit/compile/worker.py"},  # a disassembler; NVRTC and nvJitLink apart
+    "subprocess.run": {
+        "jit/compile/binary.py",  # a disassembler
+        "jit/compile/worker.py",  # NVRTC and nvJitLink apart
+        "system.py",  # taskkill of Windows, from its own folder
+    },
     "ctypes.CDLL": {
         "system.py",  # the C library that is loaded already; libstdc++
         "jit/compile/worker.py",  # the NVRTC that cuda.pathfinder names

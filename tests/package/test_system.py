@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import ast
+import ctypes
+import errno
+import ntpath
 import os
 import re
+import signal
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +17,11 @@ from typing import Any
 import pytest
 from support.syntax import MODULES, PACKAGE, nodes_of
 
+import cudakit as ck
 from cudakit import system
+from cudakit.errors import CudakitError
+from cudakit.jit.compile import elf
+from cudakit.jit.source import headers
 from cudakit.streams.process import in_child
 
 #: What only one system has, or another says otherwise.
@@ -30,8 +39,8 @@ def test_no_other_module_asks_which_system_it_is_on() -> None:
         for node in nodes_of(path)
         if isinstance(node, ast.Attribute | ast.Call) and (match := SYSTEMS.match(ast.unparse(node)))
     }
-    # Where `head` has seen enough; the NVRTC that cuda.pathfinder names.
-    assert asked == {"cli/entry.py: os.O_WRONLY", "jit/compile/worker.py: ctypes.CDLL"}
+    # The NVRTC that cuda.pathfinder names.
+    assert asked == {"jit/compile/worker.py: ctypes.CDLL"}
 
 
 def test_on_a_system_that_lacks_much(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,3 +73,64 @@ def test_an_open_file_is_not_replaced_on_windows(monkeypatch: pytest.MonkeyPatch
     assert sorted(tmp_path.iterdir()) == [old]
     stat: Any = SimpleNamespace(st_mtime_ns=5, st_ctime_ns=7)
     assert system.changed_ns(stat) == 5
+
+
+@pytest.mark.parametrize("is_windows", [False, True])
+def test_a_process_ends_with_those_that_it_started(monkeypatch: pytest.MonkeyPatch, is_windows: bool) -> None:
+    calls: list[Any] = []
+    process: Any = SimpleNamespace(pid=4711, kill=lambda: calls.append("kill"))
+    monkeypatch.setattr(system, "_IS_WINDOWS", is_windows)
+    monkeypatch.setattr(os, "killpg", lambda *group: calls.append(group))
+    monkeypatch.setattr(subprocess, "run", lambda command, **_: calls.append(command))
+
+    def fill(name: Any, size: int) -> None:
+        assert size == 260
+        name.value = "folder"
+
+    library = SimpleNamespace(kernel32=SimpleNamespace(GetSystemDirectoryW=fill))
+    monkeypatch.setattr(ctypes, "windll", library, raising=False)
+    system.end(process)
+    windows = [[os.path.join("folder", "taskkill.exe"), "/T", "/F", "/PID", "4711"], "kill"]
+    assert calls == (windows if is_windows else [(4711, signal.SIGKILL)])
+
+
+def test_a_pipe_that_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    windows_says = OSError(errno.EINVAL, "Invalid argument")
+    assert system.is_closed_pipe(BrokenPipeError())
+    assert not system.is_closed_pipe(windows_says)
+    monkeypatch.setattr(system, "_IS_WINDOWS", True)
+    assert system.is_closed_pipe(windows_says)
+    assert not system.is_closed_pipe(FileNotFoundError(errno.ENOENT, "no file"))
+    assert not system.is_closed_pipe(CudakitError("text"))
+
+
+def test_a_file_is_within_a_folder_by_either_separator(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert system.is_within("/a/include/x.h", "/a/include")
+    assert system.is_within("/a/include/x.h", Path("/a/include"))
+    assert not system.is_within("/a/include2/x.h", "/a/include")
+    assert not system.is_within(r"C:\a\include\x.h", r"C:\a\include")
+    monkeypatch.setattr(os, "sep", "\\")
+    assert system.is_within(r"C:\a\include\x.h", r"C:\a\include")
+    assert system.is_within(r"C:\a\include/x.h", r"C:\a\include")
+    assert not system.is_within(r"C:\a\include2\x.h", r"C:\a\include")
+
+
+def test_headers_of_wheels_on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = r"C:\site-packages"
+    monkeypatch.setattr(os, "sep", "\\")
+    monkeypatch.setattr(os.path, "join", ntpath.join)
+    monkeypatch.setattr(headers, "_wheels", lambda: {site: ("nvidia_cuda_cccl",)})
+    assert headers.in_wheel.__wrapped__(rf"{site}\nvidia\cu13\include/cuda_fp16.h")
+    assert not headers.in_wheel.__wrapped__(rf"{site}\other\cuda_fp16.h")
+
+
+def test_without_a_c_library_types_are_to_be_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError("no such library")
+
+    monkeypatch.setattr(ctypes, "CDLL", refuse)
+    monkeypatch.setattr(system, "cxa_demangle", system.cxa_demangle.__wrapped__)
+    assert system.cxa_demangle() is None
+    assert elf.readable_name("_Z5scaleIfEvPT_") == "_Z5scaleIfEvPT_"
+    with pytest.raises(ck.TemplateError, match="write them out"):
+        elf.demangle("_Z5scaleIfEvPT_")

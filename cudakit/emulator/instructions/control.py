@@ -6,15 +6,15 @@ kernels.
 
 from __future__ import annotations
 
-import ctypes
+import itertools
 import re
 from collections.abc import Callable
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from cudakit import system
+from cudakit.emulator.instructions.formats import formatted
 from cudakit.emulator.machine.decode import Context, Control, Step, control, instruction
 from cudakit.emulator.machine.heap import device_limits
 from cudakit.emulator.machine.memory import Index
@@ -56,51 +56,49 @@ def _string(machine: Machine, address: int) -> str:
     return _bytes_at(machine, address).decode(errors="replace")
 
 
-@cache
-def _snprintf() -> Any:
-    """Return C's ``snprintf``, with which the driver prints too."""
-    function = system.c_library().snprintf
-    function.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p]
-    return function
+class _Conversion(NamedTuple):
+    """A conversion of a format, with the dtypes of its arguments in memory. `dtype` is that of the value printed."""
+
+    conversion: str
+    flags: str
+    width: int | None  # None: an argument, as the precision
+    precision: int | None
+    dtype: str
+    stored: tuple[str, ...]
 
 
-def _formatted(spec: bytes, values: tuple[Any, ...]) -> bytes:
-    """Return ``sprintf(spec, *values)``, as bytes."""
-    out = ctypes.create_string_buffer(_USUAL_BYTES)
-    size = int(_snprintf()(out, _USUAL_BYTES, spec, *values))
-    if size >= _USUAL_BYTES:
-        out = ctypes.create_string_buffer(size + 1)
-        _snprintf()(out, size + 1, spec, *values)
-    return out.raw[:size]
-
-
-#: Bytes for most conversions, so that they are formatted once.
-_USUAL_BYTES = 128
+_BYTES: Final = {b"": 4, b"hh": 1, b"h": 2}
 
 
 @cache
-def _parts(text: bytes) -> list[bytes | tuple[bytes, list[tuple[str, Any]]]]:
-    """Return a format in parts: text, and conversions with the dtype in memory and the C type of each argument."""
-    parts: list[bytes | tuple[bytes, list[tuple[str, Any]]]] = []
+def _parts(text: bytes) -> list[bytes | _Conversion]:
+    """Return a format in parts: text and conversions."""
+    parts: list[bytes | _Conversion] = []
     end = 0
     for match in _CONVERSION.finditer(text):
         parts.append(text[end : match.start()])
-        end, conversion = match.end(), match["kind"]
-        if conversion == b"%":
+        end, conversion = match.end(), match["kind"].decode()
+        if conversion == "%":
             parts.append(b"%")
             continue
-        arguments: list[tuple[str, Any]] = [("i4", ctypes.c_int)] * match[0].count(b"*")
-        size = b"" if conversion in b"eEfFgGaAcs" else match["size"] or b""
-        if conversion in b"eEfFgGaA":
-            arguments.append(("f8", ctypes.c_double))
-        elif conversion in b"sp":
-            arguments.append(("u8", ctypes.c_char_p if conversion == b"s" else ctypes.c_void_p))
-        elif size not in (b"", b"h", b"hh"):
-            arguments.append(("i8", ctypes.c_longlong))
+        if conversion in "eEfFgGaA":
+            dtype = stored = "f8"
+        elif conversion in "sp":
+            dtype = stored = "u8"
         else:
-            arguments.append(("i4", ctypes.c_int))
-        spec = b"%" + match["flags"] + match["width"] + (match["precision"] or b"") + size + conversion
-        parts.append((spec, arguments))
+            size = 4 if conversion == "c" else _BYTES.get(match["size"] or b"", 8)
+            dtype, stored = f"{'i' if conversion in 'dic' else 'u'}{size}", f"i{max(size, 4)}"
+        width, precision = match["width"], match["precision"]
+        parts.append(
+            _Conversion(
+                conversion,
+                match["flags"].decode(),
+                None if width == b"*" else int(width or 0),
+                None if precision in (None, b".*") else int(precision[1:] or 0),
+                dtype,
+                ("i4",) * match[0].count(b"*") + (stored,),
+            )
+        )
     return [*parts, text[end:]]
 
 
@@ -112,18 +110,21 @@ def _printed(machine: Machine, lanes: np.ndarray, text: bytes, addresses: np.nda
         if isinstance(part, bytes):
             columns.append([part] * lanes.size)
             continue
-        spec, arguments = part
         values: list[list[Any]] = []
-        for dtype, c_type in arguments:
+        for dtype in part.stored:
             size = np.dtype(dtype).itemsize
             starts = -(-addresses // size) * size
             addresses, count = starts + size, count + 1
-            numbers = machine.memory.load("generic", starts.astype(np.uint64), np.dtype(dtype), lanes).tolist()
-            if c_type is ctypes.c_char_p:
-                strings |= {at: _bytes_at(machine, at) for at in {*numbers} - strings.keys()}
-                numbers = [strings[at] for at in numbers]
-            values.append(list(map(c_type, numbers)))
-        columns.append([_formatted(spec, row) for row in zip(*values, strict=True)])
+            values.append(machine.memory.load("generic", starts.astype(np.uint64), np.dtype(dtype), lanes).tolist())
+        *sizes, last = values
+        last = np.array(last, part.stored[-1]).astype(part.dtype).tolist()
+        if part.conversion == "s":
+            strings |= {at: _bytes_at(machine, at) for at in {*last} - strings.keys()}
+            last = [strings[at] for at in last]
+        widths = sizes.pop(0) if part.width is None else itertools.repeat(part.width)
+        precisions = sizes.pop(0) if sizes else itertools.repeat(part.precision)
+        rows = zip(widths, precisions, last, strict=False)
+        columns.append([formatted(part.conversion, part.flags, *row) for row in rows])
     return list(map(b"".join, zip(*columns, strict=True))), count
 
 

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from cudakit import system
 from cudakit.jit.source import headers
 from cudakit.jit.source.closure import Closure, Unsure, has_include_names, kind_of, names_included, read, spliced
 from cudakit.jit.specialise.specialise import Specialization
@@ -27,10 +28,13 @@ def portable_key(specialization: Specialization, closure: Closure | None) -> str
     """
     if closure is None:
         return None
-    own = tuple(f"{folder}/" for folder in headers.own_folders())
-    if not all(
-        path.startswith(own) or headers.is_cuda_header(path) or headers.in_toolkit(path) for path, _ in closure.files
-    ):
+    own = headers.own_folders()
+
+    def is_everywhere(path: str) -> bool:
+        is_own = any(system.is_within(path, folder) for folder in own)
+        return is_own or headers.is_cuda_header(path) or headers.in_toolkit(path)
+
+    if not all(is_everywhere(path) for path, _ in closure.files):
         return None
     return imported_key(specialization)
 

@@ -187,7 +187,7 @@ class Watch:
         """
         with contextlib.suppress(OSError):
             newest = max(map(system.changed_ns, (os.stat(path), os.lstat(path))))
-            if "/../" not in path and any(path.startswith(f"{folder}/") for folder in self.folders):
+            if "/../" not in path and any(system.is_within(path, folder) for folder in self.folders):
                 while (path := os.path.dirname(path)) not in self.folders and len(path) > 1:
                     newest = max(newest, system.changed_ns(os.lstat(path)))
             return newest >= self._since_ns
@@ -249,7 +249,7 @@ def closure_of(reads: list[str], texts: Iterable[bytes], watch: Watch) -> Closur
                 places[f"{folder}/*"] = kind_of(f"{folder}/*")
     for path in files:
         for position, folder in enumerate(folders):
-            if path.startswith(f"{folder}/"):
+            if system.is_within(path, folder):
                 for earlier in (*(f for f in folders[:position] if f in open_folders), *beside):
                     note(earlier, path[len(folder) + 1 :])
     for name in tested_names:

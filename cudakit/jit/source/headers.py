@@ -15,6 +15,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
+from cudakit import system
+
 _PACKAGE = Path(__file__).resolve().parents[2]
 
 #: The wheel with a header, for the error about a missing one: path prefix → wheel (without its CUDA major).
@@ -187,8 +189,8 @@ def is_cuda_header(path: str) -> bool:
     """Return whether a header is one of CUDA's own, whose content follows from its version."""
     if in_wheel(path):
         return True
-    within = (path[len(str(folder)) + 1 :] for folder in toolkit_folders() if path.startswith(f"{folder}/"))
-    return any(wheel_for(name.removeprefix("cccl/")) is not None for name in within)
+    within = (path[len(str(folder)) + 1 :] for folder in toolkit_folders() if system.is_within(path, folder))
+    return any(wheel_for(name.replace(os.sep, "/").removeprefix("cccl/")) is not None for name in within)
 
 
 @cache
@@ -244,13 +246,13 @@ def compiler_wheels() -> str:
 @cache
 def in_wheel(path: str) -> bool:
     """Return whether a file or folder belongs to one of NVIDIA's wheels."""
-    return path.startswith(tuple(f"{folder}/nvidia/" for folder, names in _wheels().items() if names))
+    return any(names and system.is_within(path, os.path.join(folder, "nvidia")) for folder, names in _wheels().items())
 
 
 @cache
 def in_toolkit(path: str) -> bool:
     """Return whether a file belongs to an installed toolkit that is no wheel."""
-    return path.startswith(tuple(f"{folder}/" for folder in toolkit_folders()))
+    return any(system.is_within(path, folder) for folder in toolkit_folders())
 
 
 def wheel_for(header: str) -> str | None:
