@@ -12,6 +12,10 @@ import numpy as np
 
 from cudakit.emulator import face
 from cudakit.errors import ArgumentError, CompileError, CudakitError, EmulationError, LaunchError, TemplateError
+from cudakit.jit.cache.stages import compiled_of
+from cudakit.jit.compile import elf
+from cudakit.jit.load.config import Config, is_empty
+from cudakit.jit.load.limits import check_code
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.places import DEVICES, place_of
 from cudakit.tuning.arrays import Outputs, on_place
@@ -125,6 +129,7 @@ class Trials:
         try:
             with self.timed("compile"):
                 ahead.wait(point)
+                self._examine(candidate)
             with self.timed("load"):
                 plan = self._plan(candidate)
         except LaunchError as error:
@@ -228,6 +233,30 @@ class Trials:
             candidate.registers, candidate.spill_bytes = resources.registers, resources.spill_bytes
             candidate.shared_bytes, candidate.occupancy = resources.shared_bytes, resources.occupancy
         return plan
+
+    def _examine(self, candidate: Candidate) -> None:
+        """Note what a candidate's machine code needs, and check its configuration by it. Nothing is loaded.
+
+        Raises
+        ------
+        CompileError
+        LaunchError
+            No block fits the device.
+        """
+        try:
+            specialization = self.specialization(candidate.point)
+        except ArgumentError as error:
+            raise LaunchError(str(error)) from error
+        if specialization.target != "cubin" or specialization.is_tile:
+            return
+        compiled = compiled_of(specialization)
+        symbol = compiled.lowered[specialization.name_expression]
+        needs, bounds = elf.resources(compiled.code, symbol), elf.launch_bounds(compiled.code, symbol)
+        candidate.registers, candidate.spill_bytes, candidate.shared_bytes = needs
+        config = self.variants.config(candidate.point, self._values)
+        if isinstance(config, Config) and not is_empty(config):
+            limits = place_of(self.stream).limits(self.stream)
+            check_code(specialization.name_expression, config, limits, needs, bounds)
 
     def _launchable(self, kernel: Any, config: Any, arguments: Sequence[Any]) -> Any:
         """Return the plan of a launch.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from typing import Any
@@ -10,13 +11,18 @@ import numpy as np
 import pytest
 
 import cudakit as ck
+from cudakit.emulator.face import EmulatorPlace
 from cudakit.jit.cache.cache import cache_at
 from cudakit.jit.cache.prewarm import Workers
 from cudakit.jit.cache.stages import first_request
+from cudakit.jit.compile.elf import LaunchBounds, Resources
+from cudakit.jit.load import image
+from cudakit.jit.load.limits import check_code
 from cudakit.tuning import views
 from cudakit.tuning.candidate import Candidate, front
 from cudakit.tuning.objectives import interval, is_slower
 from cudakit.tuning.space import Space
+from cudakit.tuning.trials import Trials
 
 SCALE = ck.Kernel(
     """
@@ -130,6 +136,73 @@ def test_a_compile_that_takes_too_long_costs_its_candidate(isolated: bool, tmp_p
             kernel, arguments(stream), {"ITEMS": [1, 4]}, config=ck.config(32, 32), stream=stream, workers=1,
             time_limit_s=1e-3, isolated=isolated,
         )  # fmt: skip
+
+
+BOUNDED = ck.Kernel(
+    """
+template <int BOUND> __global__ void __launch_bounds__(BOUND) fill(float* y) {
+    extern __shared__ float s[];
+    s[threadIdx.x] = threadIdx.x;
+    y[threadIdx.x] = s[threadIdx.x];
+}"""
+)
+
+
+def of_code(stream: Any, **more: Any) -> Any:
+    return ck.tune(
+        BOUNDED, (ck.empty(128, np.float32, stream=stream),), {"BOUND": [64, 128], "BYTES": [512, 1 << 20]},
+        config=lambda BYTES: ck.config(1, 128, BYTES), stream=stream, strategy="exhaustive", workers=0, **more,
+    )  # fmt: skip
+
+
+def check_of_code(tuned: Any, launched: list[int]) -> None:
+    assert set(launched) == {128}
+    assert tuned.best == {"BOUND": 128, "BYTES": 512}
+    reasons = {tuple(row.point.values()): row.why for row in tuned.table if row.state == "invalid"}
+    assert "over this kernel's own limit 64, set by its __launch_bounds__" in reasons[64, 512]
+    assert "shared memory a block is 1048576 bytes" in reasons[128, 1 << 20]
+    assert all(row.registers and row.spill_bytes == 0 for row in tuned.table)
+
+
+@pytest.mark.emulator
+def test_a_candidate_over_a_limit_is_known_from_its_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    launched: list[int] = []
+
+    def plan(self: ck.Kernel, *call: Any) -> Any:
+        launched.append(int(str(self.specialization_of(*call[:1], *call[2:]).name_expression).strip("fil<>")))
+        return original(self, *call)
+
+    original = ck.Kernel.plan
+    monkeypatch.setattr(ck.Kernel, "plan", plan)
+    cubin = lambda self, point: self.variants.kernel(point).specialization(arch="sm_90")  # noqa: E731
+    monkeypatch.setattr(Trials, "specialization", cubin)
+    check_of_code(of_code(ck.emulator.stream()), launched)
+
+
+@pytest.mark.gpu
+def test_a_candidate_over_a_limit_is_not_loaded(monkeypatch: pytest.MonkeyPatch, stream: Any) -> None:
+    launched: list[int] = []
+
+    def load(specialization: Any, *parts: Any) -> Any:
+        if specialization.name_expression.startswith("fill<"):
+            launched.append(int(specialization.name_expression.strip("fil<>")))
+        return original(specialization, *parts)
+
+    original = image.load
+    monkeypatch.setattr(image, "load", load)
+    check_of_code(of_code(stream), launched)
+
+
+def test_the_registers_of_a_block_are_limited() -> None:
+    limits = EmulatorPlace().limits()
+    check = functools.partial(check_code, "k", limits=limits, bounds=LaunchBounds())
+    check(ck.config(1, 512), resources=Resources(128, 0, 0))
+    check(ck.config(1, 1024), resources=Resources(64, 0, 0))
+    check(ck.config(1, 1024), resources=Resources(0, 0, 0))
+    with pytest.raises(ck.LaunchError, match="own limit 512, set by its 128 registers a thread"):
+        check(ck.config(1, 1024), resources=Resources(128, 0, 0))
+    with pytest.raises(ck.LaunchError, match="own limit 896, set by its 66 registers a thread"):
+        check(ck.config(1, 1024), resources=Resources(66, 0, 0))
 
 
 VARIANTS = """

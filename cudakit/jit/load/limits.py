@@ -5,12 +5,14 @@ from __future__ import annotations
 from math import prod
 
 from cudakit.errors import LaunchError
-from cudakit.jit.compile.elf import LaunchBounds
+from cudakit.jit.compile.elf import LaunchBounds, Resources
 from cudakit.jit.load.config import NO_BLOCK, Config
 from cudakit.streams.devices import Limits
 
 #: Maximum of blocks in a cluster: on every device with clusters, and for kernels that allow larger clusters.
 PORTABLE_CLUSTER, LARGEST_CLUSTER = 8, 16
+#: Registers of a block on every device, and the registers that are allocated to a warp at a time.
+_BLOCK_REGISTERS, _WARP_REGISTERS = 1 << 16, 256
 
 
 def bounded(name: str, config: Config, bounds: LaunchBounds) -> Config:
@@ -97,6 +99,24 @@ def check_launch(name: str, config: Config, limits: Limits, own_threads: int, ow
         _check_cluster(name, config, config.cluster, limits)
     if config.cooperative and not limits.cooperative:
         raise LaunchError(f"{name}: {limits.name} has no cooperative launch")
+
+
+def check_code(name: str, config: Config, limits: Limits, resources: Resources, bounds: LaunchBounds) -> None:
+    """Check a configuration against a device and a kernel's compiled code, which need not be loaded.
+
+    The driver may refuse more: its limits of a kernel are checked after the load.
+
+    Raises
+    ------
+    LaunchError
+        Naming the limit that `config` exceeds.
+    """
+    of_warp = -(-32 * resources.registers // _WARP_REGISTERS) * _WARP_REGISTERS
+    most = 32 * (_BLOCK_REGISTERS // of_warp) if of_warp else limits.threads_per_block
+    reason = f"set by its {resources.registers} registers a thread"
+    if bounds.threads is not None and bounds.threads <= most:
+        most, reason = bounds.threads, "set by its __launch_bounds__"
+    check_launch(name, bounded(name, config, bounds), limits, most, reason, resources.shared_bytes)
 
 
 def check_grid(name: str, config: Config, limits: Limits) -> None:
