@@ -277,6 +277,38 @@ class Checked:
     base: X
 
 
+class Elsewhere:
+    """Lanes of a warp that meet at a collective which stands at several places, and the values that they exchange.
+
+    Parameters
+    ----------
+    b : Builder
+        Builder of the kernel, on whose stack the lanes and values are.
+
+    Attributes
+    ----------
+    lanes : str
+        Place of the lanes, as bits, that meet the running ones from other places.
+    met, released : str
+        Places of all lanes that have met last, and of those among them that have not run since.
+    """
+
+    lanes: str
+    met: str
+    released: str
+
+    def __init__(self, b: Builder) -> None:
+        self._b, self._values = b, ""
+        self.lanes, self.met, self.released = (b.alloca(b.mask_type, stem) for stem in ("elsewhere", "met", "released"))
+        for place in (self.lanes, self.met, self.released):
+            b.starts.append(f"  store {constant(b.mask_type, 0)}, ptr {place}")
+
+    def values(self, type_: str) -> str:
+        """Return the place of the lanes' values, a vector of `type_`, which is the same in all calls."""
+        self._values = self._values or self._b.alloca(type_, "exchanged")
+        return self._values
+
+
 def bits_of(type_name: str) -> int:
     """Return the number of bits of a register of a PTX type."""
     return 1 if type_name == "pred" else 8 * STORAGE[type_name].itemsize
@@ -291,6 +323,8 @@ class Builder:
         Lines of the function.
     mask : X or None
         Mask of the lanes that the current instruction runs for; None for all of the vector.
+    elsewhere : Elsewhere or None
+        Lanes that meet the current instruction's lanes from other places; None if there can be none.
     """
 
     context: Context
@@ -309,6 +343,7 @@ class Builder:
         #: Type of a set of lanes: an integer with a bit a lane.
         self.mask_type: str = f"i{layout.width}"
         self.mask: X | None = None
+        self.elsewhere: Elsewhere | None = None
         self.guarded = False
         self.instr: Instruction | None = None
         self.sites: list[Site] = []

@@ -351,6 +351,22 @@ def locate(
     f.give(host)
 
 
+@_helper("i64", "nounwind")
+def met(f: Routine, waiting: Word, alive: Word, values: Word) -> None:
+    """Return the lanes, of those that wait, whose members have exited or wait with the same member mask.
+
+    `values` has the member mask of each lane, in a word each.
+    """
+    ready = f.variable(0)
+    with f.each_lane(waiting) as lane:
+        members, complete = values[lane], f.variable(1)
+        with f.each_lane(members & alive) as member:
+            comes = ((waiting >> member) & 1).differs(0) & values[member].equals(members)
+            complete.now = comes.select(complete.now, 0)
+        ready.now |= complete.now << lane
+    f.give(ready.now)
+
+
 @_helper("void")
 def _copy(f: Routine, to: Word, source: Word, size: Word) -> None:
     """Copy an element."""

@@ -318,6 +318,7 @@ class _Kernel:
             analysis.function.code,
         )
         self.scaffold = Scaffold(analysis, effort)
+        self.rendezvous = self.scaffold.rendezvous
         self.waiting = Waiting(self.scaffold)
         self.b, self.text = self.scaffold.b, self.scaffold.text
         self.ordered = bool(analysis.polling)
@@ -364,7 +365,7 @@ class _Kernel:
         if mask_place is not None:
             waiting_lanes = text.load(b.mask_type, mask_place)
             if has_divergent_collective:
-                waiting_lanes = self._converged_lanes(code[block.first], waiting_lanes)
+                waiting_lanes = self.rendezvous.ready(number, waiting_lanes)
             text.branch(text.compare("ne", waiting_lanes, none), scaffold.body(number), scaffold.behind(place))
         else:
             text.jump(scaffold.behind(place))
@@ -372,10 +373,8 @@ class _Kernel:
         lanes, left = scaffold.whole(), none
         if mask_place is not None and number in self.divergent:
             lanes = text.load(b.mask_type, mask_place)
-            if has_divergent_collective and not self._same_mask(code[block.first]):
-                arrived = self._converged_lanes(code[block.first], lanes)
-                left = text.binary("xor", lanes, arrived)
-                lanes = arrived
+            if has_divergent_collective:
+                lanes, left = self.rendezvous.go(number, lanes)
         if mask_place is not None:
             text.store(left, mask_place)
         inside = guarded(b, [instr for instr in code[block.first : block.last] if not ends_block(instr)])
@@ -405,7 +404,11 @@ class _Kernel:
                 break
             if header not in scaffold.masks or not body & self.divergent:
                 continue
-            waits_here = text.compare("ne", text.load(b.mask_type, scaffold.masks[header]), none)
+            is_collective_header = header in self.rendezvous.sites
+            waiting = text.load(b.mask_type, scaffold.masks[header])
+            if is_collective_header:
+                waiting = self.rendezvous.ready(header, waiting)
+            waits_here = text.compare("ne", waiting, none)
             around, out = text.fresh("around"), text.fresh("out")
             text.branch(waits_here, around, out)
             text.label(around)
@@ -415,7 +418,6 @@ class _Kernel:
                 text.label(out)
                 continue
             scaffold.tick()
-            is_collective_header = flow.blocks[header].has_collective
             text.jump(scaffold.chain(flow.place[header]) if is_collective_header else scaffold.body(header))
             text.label(out)
         text.jump(scaffold.chain(place + 1))
@@ -462,35 +464,6 @@ class _Kernel:
             text.store(b.all_lanes(), lanes_place)
             text.jump(each_label)
 
-    def _same_mask(self, instr: Instruction) -> bool:
-        """Return whether all lanes name the same member mask at a collective."""
-        return "sync" not in instr.modifiers or self.analysis.shapes.shape(member_mask(instr)) in (UNIFORM, None)
-
-    def _converged_lanes(self, instr: Instruction, waiting_lanes: X) -> X:
-        """Return the waiting lanes, as bits, whose members have all come to a collective or have left the kernel."""
-        b, text, scaffold = self.b, self.text, self.scaffold
-        if "sync" not in instr.modifiers:
-            return waiting_lanes
-        alive = text.load(b.mask_type, scaffold.alive)
-        missing = text.binary("and", alive, text.binary("xor", waiting_lanes, -1))
-        value = b.read(member_mask(instr), "b32")
-        members = value.x if value.shape == UNIFORM else b.lanes(value)
-        if instr.guard is not None:
-            # Lanes whose guard does not hold wait for no others.
-            register, negated = instr.guard
-            chosen = b.read(register, "pred")
-            members = members if chosen.shape == UNIFORM else b.spread(members) if not members.is_vector else members
-            none = constant(members.type, 0)
-            truth = chosen.x if chosen.shape == UNIFORM else b.lanes(chosen)
-            members = text.select(truth, none, members) if negated else text.select(truth, members, none)
-        missing_members = text.binary("and", members, b.spread(missing) if members.is_vector else missing)
-        arrived = text.compare("eq", missing_members, 0)
-        return (
-            text.binary("and", waiting_lanes, b.bits(arrived))
-            if arrived.is_vector
-            else text.select(arrived, waiting_lanes, constant("i32", 0))
-        )
-
     def _check_own_membership(self, instr: Instruction) -> None:
         """Write code that stops with an error at a lane that is not in its own member mask."""
         b, text = self.b, self.text
@@ -510,6 +483,7 @@ class _Kernel:
         """Write an instruction for the lanes of a mask (None: all) for which its guard holds."""
         b, text = self.b, self.text
         b.instr, b.mask, b.guarded = instr, mask, False
+        b.elsewhere = None if mask is None else self.rendezvous.elsewhere(instr)
         entry = entry_of(instr)
         assert entry is not None
         if instr.opcode == "call" or (is_atomic(instr) and "shared" not in instr.modifiers):

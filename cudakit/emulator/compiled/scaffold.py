@@ -13,6 +13,7 @@ from cudakit.emulator.compiled.analysis import Analysis, Saves, States
 from cudakit.emulator.compiled.builder import Builder, Value, X, constant
 from cudakit.emulator.compiled.emit.warps import arrive_at_barrier, barrier_of, barrier_turn, begin_barriers, is_counted
 from cudakit.emulator.compiled.layout import DIVERGENT, DONE, STRIP, Effort, Ending, Slot
+from cudakit.emulator.compiled.rendezvous import Rendezvous
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape
 from cudakit.emulator.isa.facts import facts_of
 from cudakit.emulator.ptx.program import Instruction
@@ -152,6 +153,7 @@ class Scaffold:
         #: Lanes that have not left; whether a vector must run again; whether lanes of a warp have made progress.
         self.alive, self.again = b.alloca(b.mask_type, "alive"), b.alloca("i1", "again")
         self.moved = b.alloca("i1", "moved")
+        self.rendezvous = Rendezvous(analysis, b, self.masks, self.alive)
         #: Whether vectors at a barrier may go on; whether a vector has yielded; passes without progress.
         self.release, self.yielded = b.alloca("i1", "release"), b.alloca("i1", "yielded")
         self.idle = b.alloca("i64", "idle")
@@ -601,15 +603,24 @@ class Waiting:
             text.label("chain.pending")
             moved = text.load("i1", scaffold.moved)
             text.store(FALSE, scaffold.moved)
-            text.branch(moved, scaffold.chain(0), "stuck")
+            text.branch(moved, scaffold.chain(0), "chain.meet")
+            text.label("chain.meet")
+            text.branch(scaffold.rendezvous.meet(), "chain.met", "chain.parted")
+            text.label("chain.met")
+            scaffold.tick()
+            text.jump(scaffold.chain(0))
+            text.label("chain.parted")
+            # Lanes that poll may come to the others later.
+            polls = [scaffold.masks[scaffold.poll_of(number)] for number in self.analysis.divergent_polls]
+            text.branch(self._any_of(polls), "chain.wait" if polls else "stuck", "stuck")
             text.label("chain.settled")
         if waiting:
             text.branch(self._any_of([scaffold.masks[key] for key, _ in waiting]), "chain.wait", "left")
             text.label("chain.wait")
             self.states.save(self._live_over_divergent())
-            for key, _ in waiting:
+            for key in [*(key for key, _ in waiting), *self._sites()]:
                 self.states.move(b.mask_type, self._mask_at(key), scaffold.masks[key], load=False)
-            self.states.move(b.mask_type, self._mask_at(0), scaffold.alive, load=False)
+            self.states.move(b.mask_type, self._mask_at(None), scaffold.alive, load=False)
             self.states.resume_at(DIVERGENT)
             text.jump("vector.done")
         else:
@@ -636,12 +647,16 @@ class Waiting:
         for _, after in self.scaffold.holds():
             if after != self.flow.end:
                 live |= self.analysis.shapes.live_in[after]
-        return live
+        return live.union(*(self.analysis.shapes.live_in[number] for number in self._sites()))
 
-    def _mask_at(self, key: int) -> str:
+    def _sites(self) -> list[int]:
+        """Return the blocks at whose collectives lanes may wait while others of their vector poll."""
+        return self.scaffold.rendezvous.sites if self.analysis.divergent_polls else []
+
+    def _mask_at(self, key: int | None) -> str:
         """Write code for the address where a mask is saved; return the address's name.
 
-        `key` is the mask's key in the scaffold's `masks`; 0 is for the lanes that have not left.
+        `key` is the mask's key in the scaffold's `masks`; None is for the lanes that have not left.
         """
         return self.states.place(f"mask of {key}", "", self.b.mask_type)
 
@@ -689,8 +704,10 @@ class Waiting:
         b, text, scaffold = self.b, self.text, self.scaffold
         text.label("resume.divergent")
         self.states.load(self._live_over_divergent())
-        self.states.move(b.mask_type, self._mask_at(0), scaffold.alive, load=True)
+        self.states.move(b.mask_type, self._mask_at(None), scaffold.alive, load=True)
         scaffold.tick()
+        for number in self._sites():
+            self.states.move(b.mask_type, self._mask_at(number), scaffold.masks[number], load=True)
         for key, after in scaffold.holds():
             place: str = scaffold.masks[key]
             self.states.move(b.mask_type, self._mask_at(key), place, load=True)

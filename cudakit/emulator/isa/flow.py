@@ -304,10 +304,13 @@ def _asks_others(instr: Instruction, read: set[str]) -> bool:
     """Return whether an instruction of a loop reads memory that other threads may write.
 
     `read` has the registers that the loop loads from memory, or computes from these. A ``cas`` that expects one of them
-    does not count, nor do ``add``, ``inc`` and ``dec``.
+    does not count, nor do ``add``, ``inc`` and ``dec``; but adding 0 is a read.
     """
-    if not polls(instr) or not _OWN.isdisjoint(instr.modifiers):
+    if not polls(instr):
         return False
+    if not _OWN.isdisjoint(instr.modifiers):
+        addend = instr.operands[2]
+        return "add" in instr.modifiers and isinstance(addend, Immediate) and addend.value == 0
     if "cas" in instr.modifiers:
         # A swap that expects the value read last succeeds unless another lane was first.
         expected = instr.operands[2]

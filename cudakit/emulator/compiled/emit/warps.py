@@ -123,12 +123,33 @@ def _pair(target: Operand) -> tuple[Operand, Operand | None]:
     return target, None
 
 
+def exchanged(instr: Instruction) -> tuple[Operand, str] | None:
+    """Return the operand whose value the lanes of a collective exchange, and its type; None if they exchange none."""
+    if instr.opcode in ("bar", "barrier", "elect"):
+        return None
+    return instr.operands[1], {"shfl": "b32", "vote": "pred"}.get(instr.opcode) or type_of(instr)
+
+
+def _exchanged(instr: Instruction, b: Builder) -> X:
+    """Return the value that each lane of a collective exchanges, also of lanes that come from elsewhere."""
+    operand = exchanged(instr)
+    assert operand is not None
+    value = b.lanes(b.read(*operand))
+    if b.elsewhere is None:
+        return value
+    lanes = b.from_bits(b.text.load(b.mask_type, b.elsewhere.lanes))
+    return b.text.select(lanes, b.text.load(value.type, b.elsewhere.values(value.type)), value)
+
+
 def _members(instr: Instruction, b: Builder, mask: Operand | None) -> X:
     """Return the active lanes in a member mask, as bits; all active lanes without a mask.
 
-    The result is a vector with bits for each lane if the lanes' masks may differ.
+    Lanes that come from elsewhere are active too. The result is a vector with bits for each lane if the lanes' masks
+    may differ.
     """
     active = b.bits(b.all_lanes())
+    if b.elsewhere is not None:
+        active = b.text.binary("or", active, b.text.load(active.type, b.elsewhere.lanes))
     if mask is None or (b.constant_value(mask) or 0) & 0xFFFF_FFFF == 0xFFFF_FFFF:
         return active
     value = b.read(mask, "b32")
@@ -144,12 +165,12 @@ def _of_members(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
 
 @emits("shfl", transfer=varies)
 def shfl(instr: Instruction, b: Builder) -> None:
-    target, source, by, clamp, *rest = instr.operands
+    target, _, by, clamp, *rest = instr.operands
     mode = next(m for m in instr.modifiers if m in ("up", "down", "bfly", "idx"))
     text = b.text
     to, inside_to = _pair(target)
     members = _members(instr, b, rest[0] if rest else None)
-    value = b.lanes(b.read(source, "b32"))
+    value = _exchanged(instr, b)
     steps, clamps = b.constant_value(by), b.constant_value(clamp)
     if steps is not None and clamps is not None:
         places, fits = zip(*(_source(lane, mode, steps & 31, clamps) for lane in range(b.width)), strict=True)
@@ -226,11 +247,11 @@ def _permuted(b: Builder, value: X, at: X) -> X:
 
 @emits("vote", transfer=_of_members)
 def vote(instr: Instruction, b: Builder) -> None:
-    target, predicate, *rest = instr.operands
+    target, _, *rest = instr.operands
     mode = next(m for m in instr.modifiers if m in ("all", "any", "uni", "ballot"))
     text = b.text
     members = _members(instr, b, rest[0] if rest else None)
-    bits = b.bits(b.lanes(b.read(predicate, "pred")))
+    bits = b.bits(_exchanged(instr, b))
     bits = text.binary("and", b.spread(bits) if members.is_vector else bits, members)
     if mode == "ballot":
         b.write(target, "b32", value_of(bits))
@@ -268,14 +289,14 @@ def arrive(instr: Instruction, b: Builder) -> None:
 
 @emits("redux", transfer=_of_members)
 def redux(instr: Instruction, b: Builder) -> None:
-    target, source, mask = instr.operands
+    target, _, mask = instr.operands
     type_name = type_of(instr)
     operation = next(m for m in instr.modifiers if m in ("add", "min", "max", "and", "or", "xor"))
     if type_name not in ("u32", "s32", "b32"):
         raise Refusal(f"instruction {instr}")
     text = b.text
     members = _members(instr, b, mask)
-    value = b.lanes(b.read(source, type_name))
+    value = _exchanged(instr, b)
     signed = type_name[0] == "s"
     name = operation if operation not in ("min", "max") else f"{'s' if signed else 'u'}{operation}"
     none = constant(
@@ -301,11 +322,11 @@ def redux(instr: Instruction, b: Builder) -> None:
 
 @emits("match", transfer=varies)
 def match(instr: Instruction, b: Builder) -> None:
-    target, source, mask = instr.operands
+    target, _, mask = instr.operands
     type_name = type_of(instr)
     text = b.text
     members = b.spread(_members(instr, b, mask))
-    value = b.lanes(b.read(source, type_name))
+    value = _exchanged(instr, b)
     if "all" in instr.modifiers:
         to, same_to = _pair(target)
         lowest = text.call(f"llvm.cttz.v{b.width}i32", members.type, members, X("i1", "false"))
