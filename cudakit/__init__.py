@@ -9,7 +9,8 @@
 
 This page is a tour. ``help(ck.Kernel)``, ``help(ck.ops)`` and so on explain each part.
 
-- Compile kernels: `Kernel`, `Module` and their `CompileOptions`. Compile them ahead of use: `prewarm`.
+- Compile kernels: `Kernel`, `Module` and their `CompileOptions`. Compile them ahead of use: `prewarm`. Ship
+  them compiled: `use_bundle`.
 - Launch kernels: `config` and `cover` say how many threads run (they make a `Config` or a `Cover`); a `Plan` repeats
   one launch.
 - Choose the GPU or the emulator: `stream`, `using`, `has_gpu`, `device_limits`; `emulator` for machines without a GPU.
@@ -55,6 +56,7 @@ from cudakit.errors import (
     TemplateError,
     UnknownNameError,
 )
+from cudakit.jit.bundle.used import use_bundle
 from cudakit.jit.launch.launch import Plan
 from cudakit.jit.load.config import Config, Cover, config, cover
 from cudakit.jit.specialise.options import CompileOptions
@@ -105,7 +107,7 @@ __all__ = [
     "device_limits", "elementwise", "empty", "emulator", "errors", "fuse", "generate", "has_gpu", "hazards", "jax",
     "math", "memory", "ops", "pipeline", "prewarm", "prove", "random", "reduction", "scale", "scan", "show_config",
     "stencil", "stream", "surface", "tensor_map", "testing", "texture", "to_device", "to_host", "torch", "trace",
-    "tune", "tuning", "using",
+    "tune", "tuning", "use_bundle", "using",
 ]  # fmt: skip
 
 _MODULES = (

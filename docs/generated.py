@@ -33,7 +33,7 @@ SUBJECTS = {
     "kernels": (
         "Kernels",
         "Compile a kernel and launch it.",
-        "Kernel Module CompileOptions cover Cover config Config Plan prewarm",
+        "Kernel Module CompileOptions cover Cover config Config Plan prewarm use_bundle",
         "adapters",
     ),
     "streams": (

@@ -105,7 +105,7 @@ def _entry_record(entry: Entry) -> dict[str, object]:
 
 def _explain(options: argparse.Namespace) -> int:
     # Imported here: the other commands need neither the parser nor the compiler.
-    from cudakit.jit.cache.stages import first_request
+    from cudakit.jit.cache.stages import bundled_code_of, first_request
     from cudakit.kernel.kernel import Kernel
 
     kernel = Kernel.from_file(options.source, options.kernel)
@@ -113,7 +113,7 @@ def _explain(options: argparse.Namespace) -> int:
         kernel = kernel[arguments if len(arguments) > 1 else arguments[0]]
     specialization = kernel.specialization(arch=options.arch)
     request = first_request(specialization)
-    if default_cache().imported(specialization) is not None:
+    if bundled_code_of(specialization) is not None:
         print(f"hit: {request.label} is in the cache, imported.")
         return 0
     for line in _explanation_lines(default_cache().explain(request)):

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from cudakit import system
-from cudakit.cli import cache, completion, demo, info, programs, prove, tune
+from cudakit.cli import bundle, cache, completion, demo, info, programs, prove, tune
 from cudakit.cli.parsers import Parser
 from cudakit.errors import CudakitError
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cudakit.adapters.program import Program
 
 #: Modules of the commands, in the order of the help.
-_SUBJECTS: Final = (info, cache, programs, prove, tune, demo, completion)
+_SUBJECTS: Final = (info, cache, bundle, programs, prove, tune, demo, completion)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -217,6 +217,9 @@ class Kernel(functools.partial[None]):
         ``"skip"`` accepts an nvcc program. Host functions, ``main``, host variables and host headers are removed, also
         in the project's own headers. These are read now, from beside the file or from the options' `include_paths`.
         Code that kernels use stays, and nvcc's implicit includes are added. ``"keep"`` compiles the text unchanged.
+    bundle : path, optional
+        File of ``cudakit bundle build`` whose code is used in place of compiling, see `use_bundle`. Short for the field
+        `bundle` of the options.
 
     Raises
     ------
@@ -252,8 +255,10 @@ class Kernel(functools.partial[None]):
         options: CompileOptions | None = None,
         arch: str | None = None,
         host_code: HostCode = "keep",
+        bundle: str | Path | None = None,
     ) -> Self:
         try:
+            options = _with_bundle("Kernel", options, bundle)
             return cls._make(_with_host_code(source.from_text(text, depth=2), host_code, options), name, options, arch)
         except CudakitError as error:
             cut(error)
@@ -273,6 +278,7 @@ class Kernel(functools.partial[None]):
         options: CompileOptions | None = None,
         arch: str | None = None,
         host_code: HostCode = "keep",
+        bundle: str | Path | None = None,
     ) -> Self:
         """Make the kernel `name` of a source file, or of a file of compiled code.
 
@@ -293,7 +299,10 @@ class Kernel(functools.partial[None]):
             Arch to compile for, as for `Kernel`.
         host_code : {"keep", "skip"}
             ``"skip"`` accepts the file of an nvcc program, see `Kernel`.
+        bundle : path, optional
+            Bundle of compiled kernels, as for `Kernel`.
         """
+        options = _with_bundle("Kernel.from_file", options, bundle)
         origin = source.from_file(path, signature, host_code)
         if origin.code is not None:
             return cls._of_code(origin, name, options, arch)
@@ -680,6 +689,10 @@ class Kernel(functools.partial[None]):
         return self.module.globals
 
 
+def _with_bundle(where: str, options: CompileOptions | None, bundle: Any) -> CompileOptions | None:
+    return options if bundle is None else options_of(where, options).replace(bundle=bundle)
+
+
 def _with_host_code(origin: Source, host_code: HostCode, options: CompileOptions | None) -> Source:
     if not is_one_of(host_code, ("keep", "skip")):
         raise ArgumentError(f"host_code is 'keep' or 'skip', got {shortened(host_code)}")
@@ -701,6 +714,11 @@ def _signature_of_code(origin: Source) -> Signature:
 def of_source(origin: Source, name: str, options: CompileOptions | None = None) -> Kernel:
     """Make the kernel `name` of a `Source` object, which holds source that was read or generated."""
     return Kernel._make(origin, name, options, None)
+
+
+def with_source(kernel: Kernel, origin: Source, options: CompileOptions) -> Kernel:
+    """Make the kernel of the same name and template arguments of another `Source` object, with other options."""
+    return kernel._make(origin, kernel.signature.full_name, options, kernel.arch, kernel._calls.template_arguments)
 
 
 def module_of_source(

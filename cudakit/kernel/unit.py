@@ -54,7 +54,7 @@ class Unit:
 
     def __init__(self, origin: Source, options: CompileOptions, arch: str | None) -> None:
         self.source, self.options, self.arch = origin, options, arch
-        self.declarations: Declarations = declarations_of(origin, options.cache)
+        self.declarations: Declarations = declarations_of(origin, options.cache, options.bundle)
         self.lock: threading.RLock = threading.RLock()
         self.users: weakref.WeakSet[User] = weakref.WeakSet()
         self.module: Callable[[], Any] = lambda: None

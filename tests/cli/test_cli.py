@@ -32,7 +32,7 @@ class Specialization:
     arch: str = "sm_90"
     options: str = ""
     unstorable: str | None = None
-    portable: str | None = None
+    origin: None = None
     closure: Closure | None = NOTHING_READ
 
     @property
@@ -88,6 +88,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setitem(sys.modules, "cudakit.kernel.kernel", module)
     module = types.ModuleType("cudakit.jit.cache.stages")
     module.first_request = lambda specialization: specialization
+    module.bundled_code_of = lambda specialization: None
     monkeypatch.setitem(sys.modules, "cudakit.jit.cache.stages", module)
     path = tmp_path / "saxpy.cu"
     path.touch()
@@ -334,7 +335,7 @@ class TestCompletion:
         (tmp_path / "program.py").touch()
         (tmp_path / "pictures").mkdir()
         expected = {
-            "": "info cache run check inspect debug prove tune demo completion",
+            "": "info cache bundle run check inspect debug prove tune demo completion",
             "che": "check",
             "cache e": "explain export",
             "cache list --j": "--json",

@@ -20,7 +20,7 @@ TOP = """
     Plan RangeError TemplateError Timer UnknownNameError adapters allocated capture check config cover device_limits
     elementwise empty emulator errors fuse generate has_gpu hazards jax math memory ops pipeline prewarm prove random
     reduction scale scan show_config stencil stream surface tensor_map testing texture to_device to_host torch trace
-    tune tuning using
+    tune tuning use_bundle using
 """
 MODULES = {
     "adapters": "from_cupy from_numba from_triton pycuda run",

@@ -79,6 +79,7 @@ ROOMS = {
     "scale": Room(("cudakit/scale/",), ("tests/scale",)),
     "streams": Room(("cudakit/streams/",), ("tests/streams",)),
     "testing": Room(("cudakit/testing/",), ("tests/testing",)),
+    "bundles": Room(("cudakit/bundles/",), ("tests/bundles",)),
     "tuning": Room(("cudakit/tuning/",), ("tests/tuning",)),
     "types": Room(("cudakit/types/",), ("tests/types", "tests/jit")),
     "emulator/machine": Room(("cudakit/emulator/machine/",), (EMULATOR, "tests/emulator/programs")),

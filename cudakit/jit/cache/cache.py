@@ -16,14 +16,17 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from cudakit.errors import ArgumentError, CacheWarning
-from cudakit.jit.cache import settings
-from cudakit.jit.cache.store import FORMAT_VERSION, Store, StoredFile, hold, packed, read_file, unpacked, write_file
+from cudakit.jit.bundle.file import BundleFile
+from cudakit.jit.bundle.used import opened
+from cudakit.jit.cache import bundled, settings
+from cudakit.jit.cache.store import FORMAT_VERSION, Store, StoredFile, hold, make_folder
 from cudakit.jit.compile.compiled import Compiled, Promise
+from cudakit.jit.signature.signature import declarations_key
 from cudakit.jit.source.closure import NOTHING_READ, Closure
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.streams import process
@@ -59,8 +62,8 @@ class Keyed(Protocol):
         """Parts of the key: name to value, both readable, in a fixed order."""
 
     @property
-    def portable(self) -> str | None:
-        """Key of the code on every machine; None if the code is valid on this machine only."""
+    def origin(self) -> tuple[Specialization, tuple[Closure | None, ...]] | None:
+        """Specialization whose code it is, and the closures of its sources; None if no bundle may hold the code."""
 
     @property
     def label(self) -> str:
@@ -174,10 +177,8 @@ def report(level: Literal["DEBUG", "INFO"], keyed: Keyed, message: str, *values:
 
 _KERNEL: Final = "kernel"
 _CLOSURES: Final = "closures"
-_IMPORTED: Final = "imported"
-#: Category of the file that marks a cache with imported code.
-_MARKER: Final = "marker"
-_ANY_IMPORTED: Final = "0" * 64
+#: File of the imported code.
+_IMPORTED: Final = "imported.ckb"
 _CLOSURES_KEPT: Final = 8  # versions of the headers of one source
 _WAIT_LIMIT_S: Final = 600.0
 
@@ -251,7 +252,6 @@ class Cache:
         self._closures: dict[str, tuple[Closure, ...]] = {}
         self._count: dict[Where, int] = {"memory": 0, "disk": 0, "miss": 0}
         self._warned = False
-        self._imported: bool | None = None
         self._make_thread_locks()
         this = weakref.ref(self)
         process.in_child(lambda: _after_fork(this()))
@@ -300,27 +300,13 @@ class Cache:
             self._closures[keyed.base] = (keyed.closure, *others)[:_CLOSURES_KEPT]
         self._write(keyed, compiled)
 
-    def imported(self, specialization: Specialization) -> Compiled | None:
-        """Return the code of a specialization that `import_from` imported from another machine, or None."""
-        if self._store is None or not self._has_imported():
-            return None
-        from cudakit.jit.compile.portable import imported_key
-
-        key = imported_key(specialization)
-        compiled = self._memory.get(f"{_IMPORTED} {key}")
-        if compiled is None and key is not None and (stored := self._store.read(_IMPORTED, key)) is not None:
-            compiled = self._memory[f"{_IMPORTED} {key}"] = _compiled_in(*stored)
-        return compiled
-
-    def _has_imported(self) -> bool:
-        if self._imported is None:
-            assert self._store is not None
-            # One small file marks imported code: scanning the folder would cost more than a kernel's first use.
-            self._imported = self._store.read(_MARKER, _ANY_IMPORTED) is not None
-        return self._imported
+    def imported(self) -> BundleFile | None:
+        """Return the bundle of the imported code, or None."""
+        path = None if self._store is None else self._store.own_file(_IMPORTED)
+        return None if path is None else opened(path)
 
     def export_to(self, path: Path, label_pattern: str | None = None) -> tuple[int, list[str]]:
-        """Export compiled kernels to one file, for machines without a compiler.
+        """Write the compiled kernels into a bundle, for machines without a compiler.
 
         Parameters
         ----------
@@ -335,25 +321,24 @@ class Cache:
             Number of kernels, and the labels of kernels that are valid on this machine only, which are left out.
         """
         alone: list[str] = []
-        keys = set[str]()
-
-        def entries() -> Iterator[tuple[str, bytes]]:
+        kernels, signatures = [], []
+        # The most recently used first: if several compilers made code of one source, that one is exported.
+        for file, entry in self._files_with_entries(label_pattern):
             assert self._store is not None
-            # The most recently used first: if several compilers made code of one source, that one is exported.
-            for file, entry in self._files_with_entries(label_pattern):
-                content = self._store.read(_KERNEL, file.digest)
-                key = None if content is None else content[0].get("portable")
-                if content is None or key is None:
-                    alone.append(entry.label)
-                elif key not in keys:
-                    keys.add(key)
-                    yield key, packed(content[0], f"{key}.{_IMPORTED}", content[1])
-
-        count = 0 if self._store is None else write_file(path, entries())
-        return count, alone
+            content = self._store.read(_KERNEL, file.digest)
+            kernel = None if content is None else bundled.of_record(content[0].get("bundled"), content[1])
+            if kernel is None:
+                alone.append(entry.label)
+                continue
+            kernels.append(kernel)
+            key = declarations_key(kernel.header["source"])
+            if (signature := self._store.read(bundled.SIGNATURE, key)) is not None:
+                signatures.append(bundled.signature(key, signature[1]))
+        bundled.write_bundle(path, (*kernels, *signatures), {"made by": "cudakit cache export"})
+        return len({kernel.key for kernel in kernels}), alone
 
     def import_from(self, path: Path) -> int:
-        """Import compiled kernels from a file of `export_to`, all or none; return their number.
+        """Import compiled kernels from a bundle, all or none; return their number.
 
         Imported kernels replace code that a compiler here would make, until they are cleared. Their code runs in this
         process: import only files that you trust like a library.
@@ -365,17 +350,15 @@ class Cache:
         """
         if self._store is None:
             raise ArgumentError("kernels cannot be imported without a cache on disk: CUDAKIT_CACHE_DIR is empty")
-        kernels = []
-        for key, data in read_file(path):
-            content = unpacked(data, f"{key}.{_IMPORTED}")
-            if content is None:
-                raise ArgumentError(f"{path}: the kernel {key} is damaged; nothing was imported")
-            kernels.append((key, content))
-        for key, (header, code) in kernels:
-            self._store.write(_IMPORTED, key, header, code)
-        self._store.write(_MARKER, _ANY_IMPORTED, {}, b"")
-        self._imported = None
-        return len(kernels)
+        entries = list(BundleFile(path))
+        former = self.imported()
+        make_folder(self._store.folder)
+        bundled.write_bundle(
+            Path(self._store.folder) / _IMPORTED,
+            (*entries, *(() if former is None else former)),
+            {"made by": "cudakit cache import"},
+        )
+        return sum(entry.category == bundled.CODE for entry in entries)
 
     def blob(self, category: str, digest: str, make: Callable[[], bytes]) -> bytes:
         """Return the bytes stored under `category` and `digest`, or the result of `make`, which is then stored.
@@ -463,9 +446,10 @@ class Cache:
         if label_pattern is None:
             files = list(self._store.files())
             self._store.sweep()
+            if (path := self._store.own_file(_IMPORTED)) is not None:
+                os.unlink(path)
         else:
             files = [file for file, _ in self._files_with_entries(label_pattern)]
-        self._imported = None
         removed = 0
         for file in files:
             try:
@@ -559,8 +543,9 @@ class Cache:
             "target": compiled.target,
             **({"promises": compiled.promises} if compiled.promises else {}),
             "code_bytes": len(compiled.code),
-            **({"portable": keyed.portable} if keyed.portable else {}),
         }
+        if keyed.origin is not None and (entry := bundled.entry_of(*keyed.origin, compiled)) is not None:
+            header["bundled"] = bundled.record_of(entry)
         try:
             self._store.write(_KERNEL, keyed.key, header, compiled.code)
             if keyed.closure is not NOTHING_READ:

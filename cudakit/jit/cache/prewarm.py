@@ -16,7 +16,7 @@ from typing import Any
 from cudakit.errors import CompileError
 from cudakit.jit.cache.cache import Cache, cache_at, report
 from cudakit.jit.cache.settings import noticed
-from cudakit.jit.cache.stages import as_linked, compiled_of, first_request
+from cudakit.jit.cache.stages import as_linked, bundled_code_of, compiled_of, first_request
 from cudakit.jit.compile import worker
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.compile.nvrtc import Request
@@ -40,11 +40,7 @@ def compile_all(specializations: Iterable[Specialization], workers: int | None =
         The first failure, after all other specializations have been tried.
     """
     sources = (specialization for specialization in specializations if specialization.source.code is None)
-    texts = [
-        specialization
-        for specialization in sources
-        if cache_at(specialization.options.cache).imported(specialization) is None
-    ]
+    texts = [specialization for specialization in sources if bundled_code_of(specialization) is None]
     requests = {(request.key, _cache_of(request)): request for request in map(first_request, texts)}
     missing = [request for request in requests.values() if _cache_of(request).peek(request) is None]
     count = min(len(missing), workers or os.cpu_count() or 1)

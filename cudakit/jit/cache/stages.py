@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 
+from cudakit.jit.bundle.used import in_use
+from cudakit.jit.cache import bundled
 from cudakit.jit.cache.cache import cache_at
 from cudakit.jit.compile import nvrtc
 from cudakit.jit.compile.compiled import Compiled
-from cudakit.jit.signature.signature import RECORDS_FORMAT, Declarations
+from cudakit.jit.signature.signature import Declarations, declarations_key
 from cudakit.jit.source.closure import Closure
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.specialise import BoundParameter, PartPromise, Specialization, agreed, bound_parameter
@@ -20,8 +21,11 @@ from cudakit.types.arguments import Evidence
 _COMMENT_OR_STRING = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 
 
-def declarations_of(origin: Source, folder: str | None = None) -> Declarations:
-    """Parse a source. The result is stored on disk by the source's digest, so that a cached source needs no parser."""
+def declarations_of(origin: Source, folder: str | None = None, bundle: str | None = None) -> Declarations:
+    """Parse a source. The result is stored on disk by the source's digest, so that a cached source needs no parser.
+
+    `folder` is the cache of the kernel's own, and `bundle` the path of its own bundle.
+    """
     parsed: list[Declarations] = []
 
     if origin.code is not None:
@@ -35,8 +39,10 @@ def declarations_of(origin: Source, folder: str | None = None) -> Declarations:
         parsed.append(parse(origin.text))
         return parsed[0].to_json().encode()
 
-    key = hashlib.sha256(f"{RECORDS_FORMAT} {origin.digest}".encode()).hexdigest()
-    stored = cache_at(folder).blob("signature", key, read)
+    key, cache = declarations_key(origin.digest), cache_at(folder)
+    stored = bundled.signature_of(key, origin.name, in_use(bundle, cache.imported()))
+    if stored is None:
+        stored = cache.blob("signature", key, read)
     return parsed[0] if parsed else Declarations.from_json(stored.decode())
 
 
@@ -57,14 +63,29 @@ def compiled_of(specialization: Specialization) -> Compiled:
     return compiled
 
 
+def bundled_code_of(specialization: Specialization) -> Compiled | None:
+    """Return a specialization's code from the bundles in use, imported ones included; None if it may be compiled.
+
+    Raises
+    ------
+    CompileError
+        If no bundle has the code, and nothing may be compiled.
+    """
+    options = specialization.options
+    return bundled.code_of(specialization, in_use(options.bundle, cache_at(options.cache).imported()))
+
+
 def compiled_and_read(specialization: Specialization) -> tuple[Compiled, frozenset[Closure | None]]:
     """Return a specialization's code, and the closures of its sources: the sets of files that the compiler read.
 
-    None in place of a closure means that the files are unknown. Imported code has no closures.
+    None in place of a closure means that the files are unknown. Code of a bundle has no closures.
     """
-    imported = cache_at(specialization.options.cache).imported(specialization)
-    if imported is not None:
-        return imported, frozenset()
+    ready = bundled_code_of(specialization)
+    return (ready, frozenset()) if ready is not None else compiled_here(specialization)
+
+
+def compiled_here(specialization: Specialization) -> tuple[Compiled, frozenset[Closure | None]]:
+    """Return a specialization's code and closures, as `compiled_and_read` does, but never from a bundle."""
     read = set[Closure | None]()
 
     def compile(text: Specialization) -> Compiled:

@@ -23,8 +23,6 @@ The folder also has a ledger of 8-byte integers: the time of the last scan, the 
 each file written since. A new process reads the ledger in place of scanning the folder. The folder is scanned if the
 ledger is absent, damaged, long or a day old, or if the sizes exceed the limit. Removed files stay in the ledger, so
 that a scan may come early.
-
-`write_file` and `read_file` are for files of compiled code, from a machine with a compiler for machines without one.
 """
 
 from __future__ import annotations
@@ -37,14 +35,11 @@ import os
 import stat
 import struct
 import time
-import zipfile
 from array import array
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cudakit import system
-from cudakit.errors import ArgumentError
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -241,6 +236,15 @@ class Store:
                 os.utime(path)
         return content
 
+    def own_file(self, name: str) -> str | None:
+        """Return the path of another file in the folder; None if it is absent or another user could have written it."""
+        path = f"{self.folder}/{name}"
+        try:
+            status = os.lstat(path)
+        except OSError:
+            return None
+        return path if stat.S_ISREG(status.st_mode) and not _foreign_reason(path, status) else None
+
     def reject(self, category: str, digest: str) -> None:
         """Remove a file that passed verification but whose content is wrong. A failure to remove it is ignored."""
         path = self.path(category, digest)
@@ -430,44 +434,3 @@ def _write_all(fd: int, data: bytes) -> None:
         rest = memoryview(data)
         while rest:
             rest = rest[file.write(rest) :]
-
-
-#: Maximum size of an entry; no code is larger.
-_MOST_BYTES: Final = 1 << 30
-_SUFFIX: Final = ".cudakit"
-
-
-def write_file(path: Path, entries: Iterator[tuple[str, bytes]]) -> int:
-    """Write entries, each a key and checked bytes, into one file. Return the number of entries."""
-    temporary = path.with_name(f"{path.name}.tmp")
-    count = 0
-    try:
-        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as file:
-            for key, data in entries:
-                file.writestr(f"{key}{_SUFFIX}", data)
-                count += 1
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return count
-
-
-def read_file(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the entries of a file that `write_file` wrote.
-
-    Raises
-    ------
-    ArgumentError
-        For any other file.
-    """
-    try:
-        with zipfile.ZipFile(path) as file:
-            for entry in file.infolist():
-                key = entry.filename.removesuffix(_SUFFIX)
-                if key == entry.filename or len(key) != 64 or key.strip("0123456789abcdef"):
-                    raise ArgumentError(f"{path} holds {entry.filename!r}, which is not a compiled kernel")
-                if entry.file_size > _MOST_BYTES:
-                    raise ArgumentError(f"{path}: {entry.filename} is {entry.file_size} bytes long")
-                yield key, file.read(entry)
-    except (OSError, zipfile.BadZipFile) as error:
-        raise ArgumentError(f"{path} is not a file of compiled kernels: {error}") from error

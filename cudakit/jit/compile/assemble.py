@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cache
 from math import prod
 from pathlib import Path
 from typing import NamedTuple
@@ -25,7 +25,7 @@ from cudakit.jit.compile import elf
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.compile.diagnostics import line_of_text
 from cudakit.jit.compile.nvrtc import FORMAT, digest_of
-from cudakit.jit.compile.portable import portable_key, source_digest
+from cudakit.jit.compile.portable import source_digest
 from cudakit.jit.compile.tile_ir import Tile
 from cudakit.jit.source import headers
 from cudakit.jit.source.closure import NOTHING_READ, Closure
@@ -276,9 +276,9 @@ class Assembly:
         }
         self.key = self.base = digest_of(self.parts)
 
-    @cached_property
-    def portable(self) -> str | None:
-        return portable_key(self._specialization, self._read)
+    @property
+    def origin(self) -> tuple[Specialization, tuple[Closure | None, ...]]:
+        return self._specialization, (self._read,)
 
     def run(self) -> Compiled:
         """Assemble now, without the cache.

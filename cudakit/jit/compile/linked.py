@@ -149,7 +149,7 @@ class Link:
 
     closure: Closure | None = NOTHING_READ
     unstorable: str | None = None
-    portable: str | None = None
+    origin: None = None
 
     def __init__(self, specialization: Specialization, own: Compiled, others: Iterable[Input]) -> None:
         self._specialization, self._own = specialization, own

@@ -157,10 +157,8 @@ class Request:
         return f"{self.specialization.source.name}: {self.specialization.title}"
 
     @property
-    def portable(self) -> str | None:
-        from cudakit.jit.compile.portable import portable_key
-
-        return portable_key(self.specialization, self.closure)
+    def origin(self) -> tuple[Specialization, tuple[closure.Closure | None, ...]]:
+        return self.specialization, (self.closure,)
 
     @cached_property
     def written(self) -> str:

@@ -1,79 +1,46 @@
-"""Keys of compiled code that are the same on every machine, whichever compiler made it."""
+"""The identity of compiled code on every machine: a key without paths and compiler, and the headers that were read."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
-from functools import cache
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from cudakit import system
 from cudakit.jit.source import headers
-from cudakit.jit.source.closure import Closure, Unsure, has_include_names, kind_of, names_included, read, spliced
+from cudakit.jit.source.closure import Closure, content_of, kind_of
+from cudakit.jit.specialise.options import Target
 from cudakit.jit.specialise.specialise import Specialization
 
-_FORMAT: Final = "1"
-#: Options that do not change the code.
-_LOCAL: Final = ("cache", "pch")
+_FORMAT: Final = "2"
+#: Options that do not change the code, or whose content is compared as headers.
+_LOCAL: Final = ("cache", "bundle", "pch", "lineinfo", "include_paths")
 #: Fields of `CompileOptions.extra` that name headers or where they are searched.
 _SEARCHED: Final = frozenset(("include_path", "pre_include"))
 
 
-def portable_key(specialization: Specialization, closure: Closure | None) -> str | None:
-    """Return the key of code on every machine; None if the code depends on files that only this machine has.
+def base_of(specialization: Specialization) -> str | None:
+    """Return the digest of everything in a key but target and arch; None if it would not say what the code is.
 
-    The key covers source, names, options, arch, cudakit's own headers and, for tile kernels, the host. It does not
-    cover the compiler and CUDA's headers: the machine that uses the code may have others, or none.
+    The digest covers source, names and options and, for tile kernels, the host. It does not cover the compiler and
+    CUDA's headers: the machine that uses the code may have others, or none. Other headers are compared by themselves.
     """
-    if closure is None:
-        return None
-    own = headers.own_folders()
-
-    def is_everywhere(path: str) -> bool:
-        is_own = any(system.is_within(path, folder) for folder in own)
-        return is_own or headers.is_cuda_header(path) or headers.in_toolkit(path)
-
-    if not all(is_everywhere(path) for path, _ in closure.files):
-        return None
-    return imported_key(specialization)
-
-
-def imported_key(specialization: Specialization) -> str | None:
-    """Return the key of a specialization's imported code; None if files of this machine can change the code."""
     source, options = specialization.source, specialization.options
-    is_searched = not _SEARCHED.isdisjoint(name for name, _ in options.extra)
-    if source.code is not None or options.link or options.include_paths or is_searched:
+    if source.code is not None or options.link or not _SEARCHED.isdisjoint(name for name, _ in options.extra):
         return None
-    text = "\n".join((*specialization.prelude, specialization.own_text, *specialization.postlude)).encode()
-    if b"include" in spliced(text) and _has_headers(text, source.folder):
-        return None
-    return hashlib.sha256(f"{source_digest(specialization)} {_own_headers()}".encode()).hexdigest()
-
-
-def _has_headers(text: bytes, folder: Path | None) -> bool:
-    """Return whether a header in the source's folder may be included, directly or in place of one of CUDA's."""
-    try:
-        names, has_include_tests = list(names_included(text)), any(has_include_names(text))
-    except Unsure:
-        return True
-    if has_include_tests or folder is None or not names:
-        return has_include_tests
-    if folder != headers.templates_folder():
-        # Headers of CUDA and of cudakit search the source's folder too.
-        names += ["*", *_own_names()]
-    return any(kind_of(f"{folder}/{name}") for name in names)
+    return source_digest(specialization)
 
 
 def source_digest(spec: Specialization) -> str:
-    """Return the digest of everything in the portable key but cudakit's own headers."""
+    """Return the digest of source, names and options of a specialization."""
     options = spec.options
     parts = (
         _FORMAT,
-        spec.target,
-        spec.arch,
         f"{platform.system()} {platform.machine()}" if spec.is_tile else "",
         repr(sorted((name, value) for name, value in vars(options).items() if name not in _LOCAL)),
+        str(len(options.include_paths)),
         repr((spec.name_expression, spec.requested, spec.symbols, spec.typed)),
         *spec.prelude,
         spec.own_text,
@@ -83,23 +50,69 @@ def source_digest(spec: Specialization) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-@cache
-def _own_names() -> frozenset[str]:
-    """Return the names of the files and folders at the top of cudakit's header folders.
+def key_of(base: str, target: Target, arch: str) -> str:
+    """Return the key of code: `base` with the target and the arch."""
+    return hashlib.sha256(f"{base} {target} {arch}".encode()).hexdigest()
 
-    The path of each of cudakit's headers in an ``#include`` begins with one of them.
+
+def _roots(specialization: Specialization) -> list[tuple[str, str]]:
+    """Return the folders whose headers travel by name, each with its name, deeper folders first."""
+    folder = specialization.source.folder
+    roots = {
+        **({"source": str(folder)} if folder is not None else {}),
+        **{f"include {k}": os.path.abspath(path) for k, path in enumerate(specialization.options.include_paths)},
+        "cudakit": str(headers.own_folders()[0]),
+    }
+    return sorted(roots.items(), key=lambda root: -len(root[1]))
+
+
+def portable_closure(specialization: Specialization, closures: Iterable[Closure | None]) -> Closure | None:
+    """Return the headers that were read, and the places where none was, by folder and name in place of the path.
+
+    None if files of this machine alone were read, or if they are unknown.
     """
-    last = headers.fallback_folder()
-    names = {path.name for folder in (*headers.own_folders(), last) for path in folder.iterdir()}
-    return frozenset(names - {last.name})
+    files, places, roots = dict[str, str](), dict[str, str](), _roots(specialization)
+    for closure in closures:
+        if closure is None:
+            return None
+        for path, content in closure.files:
+            if headers.is_cuda_header(path) or headers.in_toolkit(path):
+                continue
+            if (name := _named(path, roots)) is None:
+                return None
+            files[name] = content
+        for path, state in closure.places:
+            name = _named(path, roots)
+            # cudakit's own folder has headers in place of CUDA's, by intention.
+            if name is None or (path.endswith("/*") and name.startswith("<cudakit>")):
+                continue
+            if path.endswith("/*") and state:  # a header that hides one of CUDA's
+                return None
+            places[name] = state
+    return Closure(tuple(sorted(files.items())), tuple(sorted(places.items())))
 
 
-@cache
-def _own_headers() -> str:
-    """Return the digest of cudakit's own headers."""
-    digest = hashlib.sha256()
-    for folder in headers.own_folders():
-        for path in sorted(folder.rglob("*")):
-            if path.is_file():
-                digest.update(f"{path.relative_to(folder)}\0".encode() + read(str(path)) + b"\0")
-    return digest.hexdigest()
+def _named(path: str, roots: Iterable[tuple[str, str]]) -> str | None:
+    for name, folder in roots:
+        if system.is_within(path, folder):
+            return f"<{name}>/{path[len(folder) + 1 :].replace(os.sep, '/')}"
+    return None
+
+
+def differences(specialization: Specialization, closure: Closure, places: bool) -> Iterator[str]:
+    """Yield the paths of headers here that are others than those of a portable closure. Missing headers are no others.
+
+    With `places`, headers that are found here and were not there are yielded too.
+    """
+    folders = {f"<{name}>": folder for name, folder in _roots(specialization)}
+
+    def here(name: str) -> str:
+        root, _, rest = name.partition("/")
+        return f"{folders[root]}/{rest}"
+
+    for name, content in closure.files:
+        if content_of(path := here(name)) not in (None, content):
+            yield path
+    for name, state in closure.places if places else ():
+        if kind_of(path := here(name)) not in ("", state):
+            yield path

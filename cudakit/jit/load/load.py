@@ -11,7 +11,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cudakit.errors import ArgumentError, LaunchError
-from cudakit.jit.cache.cache import cache_at
+from cudakit.jit.cache.stages import bundled_code_of
 from cudakit.jit.compile import elf
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.compile.elf import LaunchBounds
@@ -37,11 +37,7 @@ def loadable(specialization: Specialization) -> Specialization:
     """
     from cudakit.jit.compile import assemble  # starts programs: most never load it
 
-    if (
-        specialization.target != "cubin"
-        or assemble.is_here()
-        or cache_at(specialization.options.cache).imported(specialization) is not None
-    ):
+    if specialization.target != "cubin" or assemble.is_here() or bundled_code_of(specialization) is not None:
         return specialization
     return specialization._replace(target="tileir") if driver_version() >= _WRITTEN else specialization
 

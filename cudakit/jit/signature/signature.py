@@ -6,6 +6,7 @@ needs the reader, and with it tree-sitter.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -220,6 +221,11 @@ class Declarations:
         if not isinstance(record, cls):
             raise ValueError(f"not the JSON of declarations: {record!r}")
         return record
+
+
+def declarations_key(digest: str) -> str:
+    """Return the key of the stored declarations of a source, whose SHA-256 is `digest`."""
+    return hashlib.sha256(f"{RECORDS_FORMAT} {digest}".encode()).hexdigest()
 
 
 #: The records that JSON has, as lists of their class's name and their fields; tuples have an empty name.

@@ -17,6 +17,8 @@ from cudakit.types.checked import flag, is_one_of, listed, path_of, text_of, who
 
 #: Output of the compiler: machine code, PTX, relocatable machine code or LTO IR for linking, Tile IR.
 Target: TypeAlias = Literal["cubin", "ptx", "object", "ltoir", "tileir"]
+#: Fields that are paths, and what is there.
+_CONTENT = {"cache": "folder", "bundle": "file"}
 #: Fields of cuda.core.ProgramOptions that are set elsewhere, and where.
 _NOT_EXTRA = {
     "arch": "the stream's device has it, or give arch= to compile, ptx or prepare",
@@ -67,6 +69,9 @@ class CompileOptions:
         Cache folder of a package or a kernel, in place of the user's cache folder. Like that one, it is used only if no
         other user can write to it. ``CUDAKIT_CACHE_BYTES`` limits its size, and an empty ``CUDAKIT_CACHE_DIR`` turns it
         off too. Kernels of one source with different folders belong to different modules.
+    bundle : path, optional
+        Bundle of compiled kernels, whose code is used in place of compiling; see `use_bundle`. Kernels that it lacks
+        are compiled.
     """
 
     std: str = "c++17"
@@ -83,6 +88,7 @@ class CompileOptions:
     link: Any = ()
     extra: Any = ()
     cache: Any = None
+    bundle: Any = None
 
     def __post_init__(self) -> None:
         text_of("CompileOptions: std", self.std)
@@ -96,8 +102,9 @@ class CompileOptions:
             value = getattr(self, name)
             if not isinstance(value, tuple) or value:
                 object.__setattr__(self, name, convert(value))
-        if self.cache is not None:
-            object.__setattr__(self, "cache", _folder(self.cache))
+        for name in ("cache", "bundle"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, _absolute(name, getattr(self, name)))
 
     @property
     def relocatable(self) -> bool:
@@ -185,15 +192,15 @@ def _paths(folders: Any) -> tuple[str, ...]:
     return tuple(str(path_of("CompileOptions: each of include_paths", path)) for path in paths)
 
 
-def _folder(folder: Any) -> str:
-    """Return the absolute path of a folder, which a change of the working directory does not affect."""
-    text = str(path_of("CompileOptions: cache", folder))
-    if not os.fspath(folder) or "\0" in text:
-        raise ArgumentError(f"CompileOptions: cache is a folder, got {shortened(folder)}")
+def _absolute(field: str, path: Any) -> str:
+    """Return the absolute path in a field, which a change of the working directory does not affect."""
+    text = str(path_of(f"CompileOptions: {field}", path))
+    if not os.fspath(path) or "\0" in text:
+        raise ArgumentError(f"CompileOptions: {field} is a {_CONTENT[field]}, got {shortened(path)}")
     try:
         return os.path.abspath(Path(text).expanduser())
     except RuntimeError as error:
-        raise ArgumentError(f"CompileOptions: cache={shortened(folder)} cannot be used: {error}") from error
+        raise ArgumentError(f"CompileOptions: {field}={shortened(path)} cannot be used: {error}") from error
 
 
 def _hashable(name: str, value: Any) -> Any:

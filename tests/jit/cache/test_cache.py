@@ -48,7 +48,7 @@ class Asked:
     arch: str = "sm_90"
     options: str = "-std=c++17"
     unstorable: str | None = None
-    portable: str | None = None
+    origin: None = None
     closure: Closure | None = NOTHING_READ
 
     @property

@@ -1,0 +1,83 @@
+"""Build a bundle: compile what a SPEC lists, and write it into one file."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import cudakit as ck
+from cudakit.bundles import spec
+from cudakit.errors import CudakitError
+from cudakit.jit.bundle.file import Entry
+from cudakit.jit.cache import bundled
+from cudakit.jit.cache.prewarm import compile_all
+from cudakit.jit.cache.stages import compiled_here, declarations_of
+from cudakit.jit.compile.nvrtc import compiler_identity
+from cudakit.jit.signature.signature import declarations_key
+from cudakit.jit.source import headers
+from cudakit.jit.source.source import Source
+from cudakit.jit.specialise.specialise import Specialization
+
+
+def build(path: Path, output: Path) -> int:
+    """Build the bundle of a SPEC. Return the number of kernels in it, each for each arch.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        SPEC, in TOML or Python.
+    output : pathlib.Path
+        File to write.
+
+    Raises
+    ------
+    CudakitError
+        If the SPEC is wrong, if a kernel does not compile, or if its code would hold on this machine alone.
+    """
+    instances = spec.read(path)
+    specializations = list(dict.fromkeys(s for instance in instances for s in _specializations(instance)))
+    compile_all(specializations)
+    kernels = [_entry(specialization) for specialization in specializations]
+    sources = {specialization.source.digest: specialization.source for specialization in specializations}
+    signatures = [_signature(origin) for origin in sources.values()]
+    bundled.write_bundle(output, (*kernels, *signatures), _manifest(path, instances, sources.values()))
+    return len(kernels)
+
+
+def _specializations(instance: spec.Instance) -> Iterable[Specialization]:
+    kernel = instance.kernel
+    for arch in instance.archs:
+        yield kernel.specialization(*instance.types, arch=arch, target="cubin")
+    if not kernel.signature.is_tile:  # there is no PTX of tiles
+        for arch in instance.ptx:
+            yield kernel.specialization(*instance.types, arch=arch, target="ptx")
+
+
+def _entry(specialization: Specialization) -> Entry:
+    compiled, read = compiled_here(specialization)
+    entry = bundled.entry_of(specialization, read, compiled)
+    if entry is None:
+        raise CudakitError(
+            f"{specialization.source.name}: {specialization.title} depends on files that other machines may not have: "
+            "headers outside of include_paths and the source's folder, or a name of a header that a macro makes"
+        )
+    return entry
+
+
+def _signature(origin: Source) -> Entry:
+    return bundled.signature(declarations_key(origin.digest), declarations_of(origin).to_json().encode())
+
+
+def _manifest(path: Path, instances: Iterable[spec.Instance], sources: Iterable[Source]) -> dict[str, Any]:
+    """Return what made the bundle, from what. Nothing in it depends on the time or the machine."""
+    return {
+        "made by": "cudakit bundle build",
+        "cudakit": ck.__version__,
+        "compiler": {"NVRTC": compiler_identity(), "cuda.core": headers.core_version()},
+        "spec": {"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()},
+        "sources": sorted({(origin.name, origin.digest) for origin in sources}),
+        "archs": sorted({arch for instance in instances for arch in instance.archs}),
+        "ptx": sorted({arch for instance in instances for arch in instance.ptx}),
+    }

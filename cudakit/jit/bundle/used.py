@@ -1,0 +1,115 @@
+"""The bundles that this process uses, and whether it may compile what they lack."""
+
+from __future__ import annotations
+
+import functools
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, NamedTuple, Self, TypeAlias
+
+from cudakit.errors import ArgumentError, shortened
+from cudakit.jit.bundle.file import BundleFile
+from cudakit.types.checked import is_one_of, path_of
+
+#: What happens to kernels that no bundle has: they are refused, or compiled.
+Compile: TypeAlias = Literal["never", "missing"]
+
+
+class Bundle:
+    """A bundle that this process uses, until `close` or the end of a ``with`` block.
+
+    Attributes
+    ----------
+    path : str
+        Absolute path of the file.
+    compile : {"never", "missing"}
+        Whether kernels that no bundle has are refused or compiled.
+    """
+
+    def __init__(self, file: BundleFile, compile: Compile) -> None:
+        self.file, self.path, self.compile = file, file.path, compile
+
+    def __repr__(self) -> str:
+        return f"<cudakit bundle {self.path}: {len(self.file)} entries, compile={self.compile!r}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, category: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop to use the bundle. Kernels that are loaded stay loaded."""
+        _used[:] = [bundle for bundle in _used if bundle is not self]
+
+
+def use_bundle(path: str | Path, *, compile: Compile = "missing", key: str | Path | bytes | None = None) -> Bundle:
+    """Take kernels from a bundle in place of compiling them, from now on, in the whole process.
+
+    Parameters
+    ----------
+    path : path
+        File that ``cudakit bundle build`` made.
+    compile : {"never", "missing"}
+        What happens to a kernel that no bundle has. ``"missing"`` compiles it. ``"never"`` raises a `CompileError`
+        that names the line to add to the bundle's SPEC; no compiler, no parser and no headers are needed then.
+    key : path or bytes, optional
+        Ed25519 public key, as a file or its content. A bundle that is not signed with it is refused.
+
+    Returns
+    -------
+    Bundle
+        The bundle in use. As a context it is used in the block alone.
+
+    Raises
+    ------
+    ArgumentError
+        If the file is no bundle, is damaged, is of a newer format or has another signature.
+    """
+    if not is_one_of(compile, ("never", "missing")):
+        raise ArgumentError(f"use_bundle: compile is 'never' or 'missing', got {shortened(compile)}")
+    file = BundleFile(path_of("use_bundle: path", path))
+    bundle = Bundle(file, compile)
+    _used.insert(0, bundle)
+    return bundle
+
+
+class InUse(NamedTuple):
+    """The bundles that a kernel may use, the nearest first, and whether nothing may be compiled beside them."""
+
+    files: tuple[BundleFile, ...]
+    never: bool
+
+
+def in_use(own: str | None, imported: BundleFile | None = None) -> InUse:
+    """Return the bundles for a kernel: its own, at the path `own`, those of `use_bundle`, and one that was imported.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no bundle at the path, or a damaged one.
+    """
+    files = [*([] if own is None else [opened(own)]), *(bundle.file for bundle in _used)]
+    files += [] if imported is None else [imported]
+    return InUse(tuple(files), any(bundle.compile == "never" for bundle in _used))
+
+
+def opened(path: str) -> BundleFile:
+    """Open a bundle, once for each version of the file."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return BundleFile(path)  # which says why it cannot
+    return _opened(path, (status.st_ino, status.st_mtime_ns, status.st_size))
+
+
+@functools.lru_cache(maxsize=64)
+def _opened(path: str, mark: tuple[int, ...]) -> BundleFile:
+    return BundleFile(path)
+
+
+#: The bundles of `use_bundle`, the last one first.
+_used: list[Bundle] = []

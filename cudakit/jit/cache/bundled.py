@@ -1,0 +1,216 @@
+"""Results of the stages in bundles: which entry holds the code of a specialization, and what a miss says."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from cudakit.errors import ArgumentError, CacheWarning, CompileError
+from cudakit.jit.bundle.file import BundleFile, Entry, write
+from cudakit.jit.bundle.used import InUse
+from cudakit.jit.compile.compiled import Compiled, Promise
+from cudakit.jit.source.closure import NOTHING_READ, Closure
+from cudakit.jit.specialise.options import Target
+from cudakit.jit.specialise.specialise import Specialization
+
+CODE = "code"
+SIGNATURE = "signature"
+
+
+def code_of(specialization: Specialization, bundles: InUse) -> Compiled | None:
+    """Return the code of a specialization from bundles, or None if it may be compiled.
+
+    Raises
+    ------
+    CompileError
+        If no bundle has the code, or only code of other headers, and nothing may be compiled.
+    ArgumentError
+        If the entry is damaged, and nothing may be compiled.
+    """
+    if not bundles.files:
+        return None
+    from cudakit.jit.compile.portable import base_of, key_of  # most programs use no bundle
+
+    base, changed = base_of(specialization), list[str]()
+    for file in bundles.files:
+        if base is None:
+            break
+        try:
+            for target, arch in _candidates(specialization, file.manifest["targets"]):
+                entry = file.read(CODE, key_of(base, target, arch))
+                if entry is not None:
+                    other = _other_header(specialization, entry, bundles)
+                    if other is None:
+                        return compiled_in(entry)
+                    changed.append(other)
+        except ArgumentError as error:
+            _report(error, bundles)
+    if bundles.never:
+        raise CompileError(_miss(specialization, bundles, changed))
+    return None
+
+
+def signature_of(key: str, name: str, bundles: InUse) -> bytes | None:
+    """Return the JSON of a source's declarations from bundles, or None if the source may be parsed.
+
+    Raises
+    ------
+    CompileError
+        If no bundle has them, and nothing may be compiled. `name` is the source's, for the message.
+    """
+    for file in bundles.files:
+        try:
+            entry = file.read(SIGNATURE, key)
+        except ArgumentError as error:
+            _report(error, bundles)
+        else:
+            if entry is not None:
+                return entry.body
+    if bundles.never:
+        raise CompileError(
+            f"{_names(bundles.files)} has nothing of the source {name}, or of another text of it, and "
+            "compile='never' forbids to parse it: build the bundle again from the present text"
+        )
+    return None
+
+
+def entry_of(specialization: Specialization, read: Iterable[Closure | None], compiled: Compiled) -> Entry | None:
+    """Return the entry of a specialization's code; None if it holds on this machine alone.
+
+    `read` has the closures of the compiled sources.
+    """
+    from cudakit.jit.compile.portable import base_of, key_of, portable_closure  # as above
+
+    base, closure = base_of(specialization), portable_closure(specialization, read)
+    if base is None or closure is None:
+        return None
+    header = {
+        "label": specialization.title,
+        "source": specialization.source.digest,
+        "target": compiled.target,
+        "arch": specialization.arch,
+        "lowered": compiled.lowered,
+        "promises": compiled.promises,
+        "headers": [closure.files, closure.places],
+    }
+    return Entry(CODE, key_of(base, compiled.target, specialization.arch), header, compiled.code)
+
+
+def record_of(entry: Entry) -> dict[str, Any]:
+    """Return what the cache keeps of an entry beside its code."""
+    return {"key": entry.key, "header": entry.header}
+
+
+def of_record(record: Mapping[str, Any] | None, code: bytes) -> Entry | None:
+    """Return the entry of a record that the cache kept; None if it kept none."""
+    return None if record is None else Entry(CODE, record["key"], record["header"], code)
+
+
+def signature(key: str, declarations: bytes) -> Entry:
+    """Return the entry of a source's declarations, which are JSON."""
+    return Entry(SIGNATURE, key, {}, declarations)
+
+
+def compiled_in(entry: Entry) -> Compiled:
+    """Return the compiled code of an entry."""
+    header: Mapping[str, Any] = entry.header
+    promises = tuple(Promise(*row) for row in header["promises"])
+    return Compiled(entry.body, dict(header["lowered"]), "", header["target"], promises)
+
+
+def write_bundle(path: Path, entries: Iterable[Entry], manifest: Mapping[str, Any]) -> None:
+    """Write a bundle; of entries with one key the first is kept. The manifest also gets the targets and archs."""
+    entries = list(entries)
+    targets = {(entry.header["target"], entry.header["arch"]) for entry in entries if entry.category == CODE}
+    write(path, entries, {**manifest, "targets": sorted(targets)})
+
+
+def _candidates(specialization: Specialization, targets: Iterable[tuple[Target, str]]) -> Iterator[tuple[Target, str]]:
+    """Yield target and arch of the code that a specialization's arch can run, the best first.
+
+    Machine code runs on devices of its major version and of its minor version or later; with ``a`` on its own version
+    alone. PTX runs on devices of its version or later.
+    """
+    target, arch = specialization.target, specialization.arch
+    yield target, arch
+    if specialization.is_tile or target not in ("cubin", "ptx"):
+        return
+    number, suffix = _number(arch)
+    rows = [(*_number(other), *row) for row in targets if (other := row[1]) != arch or row[0] != target]
+    if suffix:
+        rows = [row for row in rows if row[:2] == (number, suffix)]
+    runs_as_it_is = [
+        row
+        for row in rows
+        if row[2] == "cubin" == target
+        and row[0] // 10 == number // 10
+        and (row[0] == number or (row[0] < number and row[1] != "a"))
+    ]
+    translated = [row for row in rows if row[2] == "ptx" and (row[0] == number or (row[0] < number and not row[1]))]
+    for *_, other_target, other_arch in (*sorted(runs_as_it_is, reverse=True), *sorted(translated, reverse=True)):
+        yield other_target, other_arch
+
+
+def _number(arch: str) -> tuple[int, str]:
+    number = arch.strip("sm_af")
+    return int(number), arch[len("sm_") + len(number) :]
+
+
+def _other_header(specialization: Specialization, entry: Entry, bundles: InUse) -> str | None:
+    """Return a header here that is another than the one in an entry's code, or None."""
+    files, places = entry.header["headers"]
+    closure = Closure(tuple(map(tuple, files)), tuple(map(tuple, places)))
+    from cudakit.jit.compile.portable import differences  # as above
+
+    # Where another header could be found first matters to a compile alone: it takes CUDA's headers to tell.
+    return (
+        None if closure == NOTHING_READ else next(differences(specialization, closure, places=not bundles.never), None)
+    )
+
+
+def _report(error: ArgumentError, bundles: InUse) -> None:
+    if bundles.never:
+        raise error
+    warnings.warn(f"{error}. Its kernels are compiled", CacheWarning, stacklevel=4)
+
+
+def _names(files: Iterable[BundleFile]) -> str:
+    return ", ".join(Path(file.path).name for file in files)
+
+
+def _miss(specialization: Specialization, bundles: InUse, changed: list[str]) -> str:
+    where = f"{specialization.source.name}: {_names(bundles.files)}"
+    if changed:
+        return (
+            f"{where} has {specialization.title} with another {changed[0]}, and compile='never' forbids to compile it: "
+            "build the bundle again, or install the header that it was built with"
+        )
+    return (
+        f"{where} has no {specialization.name_expression or specialization.title} for {specialization.arch} "
+        f"({specialization.target}), and compile='never' forbids to compile it. The line for the kernels of its SPEC:\n"
+        f"  {line_of(specialization)}"
+    )
+
+
+def line_of(specialization: Specialization) -> str:
+    """Return the line of a SPEC in TOML that adds a specialization to a bundle."""
+    fields = {"file": Path(specialization.source.name).name, "name": specialization.kernel}
+    if specialization.template_arguments:
+        fields["arguments"] = [dict(specialization.template_arguments)]  # type: ignore[assignment]
+    return _toml(fields) + ","
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name} = {_toml(item)}" for name, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return str(value)
+    import json
+
+    return json.dumps(str(value))

@@ -1,0 +1,101 @@
+"""Bundles that a SPEC lists: built, and used where there is no compiler."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cudakit as ck
+from cudakit import cli
+from cudakit.bundles.build import build
+from cudakit.jit.bundle.file import BundleFile
+
+SCALE = """template <typename T>
+__global__ void scale(T* x, T by, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] *= by;
+}
+"""
+SPEC = """
+archs = ["sm_90"]
+kernels = [
+  {file = "scale.cu", name = "scale", arguments = ["float"]},
+]
+"""
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    (tmp_path / "scale.cu").write_text(SCALE)
+    path = tmp_path / "kernels.toml"
+    path.write_text(SPEC)
+    return path
+
+
+@pytest.fixture
+def bundle(spec: Path) -> Path:
+    path = spec.with_suffix(".ckb")
+    assert build(spec, path) == 2  # machine code and PTX
+    return path
+
+
+def test_a_bundle_runs_and_names_what_it_lacks(bundle: Path, stream: Any, xp: Any) -> None:
+    x = xp.ones(10, "f4")
+    with ck.use_bundle(bundle, compile="never"):
+        scale = ck.Kernel.from_file(bundle.with_name("scale.cu"))
+        scale(stream, ck.cover(x.size), x, 2.0, x.size)
+        with pytest.raises(ck.CompileError, match=r"no scale<double>.*\n  \{file = \"scale.cu\".*T = \"double\""):
+            scale(stream, ck.cover(x.size), xp.ones(10), 2.0, x.size)
+        with pytest.raises(ck.CompileError, match="nothing of the source"):
+            ck.Kernel("__global__ void nothing_of_this() {}")
+    stream.sync()
+    assert x.tolist() == [2.0] * 10
+
+
+def test_the_line_of_a_miss_adds_the_kernel(bundle: Path, spec: Path, stream: Any, xp: Any) -> None:
+    with ck.use_bundle(bundle, compile="never"), pytest.raises(ck.CompileError) as raised:
+        ck.Kernel.from_file(bundle.with_name("scale.cu"))(stream, ck.cover(1), xp.ones(1, "i4"), 2, 1)
+    line = str(raised.value).splitlines()[-1]
+    spec.write_text(SPEC.replace("kernels = [\n", f"kernels = [\n{line}\n"))
+    build(spec, bundle)
+    x = xp.ones(1, "i4")
+    with ck.use_bundle(bundle, compile="never"):
+        ck.Kernel.from_file(bundle.with_name("scale.cu"))(stream, ck.cover(1), x, 2, 1)
+    stream.sync()
+    assert x.tolist() == [2]
+
+
+PROGRAM = """
+import sys
+class Without:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("tree_sitter", "tree_sitter_cuda", "cupy") or name == "cuda.bindings.nvrtc":
+            raise ImportError(f"{name} is not here")
+sys.meta_path.insert(0, Without())
+import numpy as np, cudakit as ck
+x = np.ones(4, "f4")
+scale = ck.Kernel.from_file(sys.argv[1], bundle=sys.argv[2])
+scale(ck.emulator.stream(), ck.cover(4), x, 2.0, 4)
+print(x)
+"""
+
+
+@pytest.mark.emulator
+def test_a_process_without_compiler_and_parser(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDAKIT_CACHE_DIR", "")
+    command = [sys.executable, "-c", PROGRAM, str(bundle.with_name("scale.cu")), str(bundle)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (ran.stdout, ran.stderr) == ("[2. 2. 2. 2.]\n", "")
+
+
+def test_the_command(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["bundle", "build", str(spec)]) == 0
+    assert f"Wrote 2 kernels to {spec.with_suffix('.ckb')}" in capsys.readouterr().out
+    assert len(BundleFile(spec.with_suffix(".ckb"))) == 3
+    spec.write_text("archs = []\n" + SPEC.partition("]")[2])
+    assert cli.main(["bundle", "build", str(spec)]) == 1
+    assert "is for no arch" in capsys.readouterr().err
