@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ from cudakit.jit.load import image
 from cudakit.jit.load.limits import check_code
 from cudakit.tuning import views
 from cudakit.tuning.candidate import Candidate, front
-from cudakit.tuning.objectives import interval, is_slower
+from cudakit.tuning.objectives import Time, interval, is_slower
 from cudakit.tuning.space import Space
 from cudakit.tuning.trials import Trials
 
@@ -332,6 +334,76 @@ def test_welch_tells_what_is_slower_and_what_is_a_tie() -> None:
     low, high = interval(fast)
     assert low < 100 < high
     assert high - low < 1
+
+
+class Card:
+    """A card whose kernel takes some µs, and each pair of events 2 µs more."""
+
+    def __init__(self, kernel: float, can_capture: bool = True) -> None:
+        self.kernel, self.can_capture = kernel, can_capture
+        self.now, self.marks, self.captured, self.launches, self.graphs = 0.0, 0, -1, 0, 0
+
+    def launch(self) -> None:
+        if self.captured >= 0:
+            if not self.can_capture:
+                raise RuntimeError("operation not permitted when stream is capturing")
+            self.captured += 1
+        else:
+            self.launches += 1
+            self.now += self.kernel
+
+    def using(self, stream: Any) -> Any:
+        return contextlib.nullcontext()
+
+    def check(self, stream: Any) -> Any:
+        return self
+
+    def sync(self) -> None:
+        assert self.captured < 0
+
+    def mark(self, stream: Any, spent: Any = None) -> float:
+        self.now += 1
+        return self.now
+
+    def elapsed_ms(self, begun: float, ended: float) -> float:
+        return (ended - begun + 1) / 1000
+
+    def create_graph_builder(self) -> Any:
+        return self
+
+    def begin_building(self) -> Any:
+        self.captured = 0
+        return self
+
+    def end_building(self) -> None:
+        self.size, self.captured = self.captured, -1
+
+    def complete(self) -> Any:
+        def launch(stream: Any) -> None:
+            self.graphs += 1
+            self.now += self.size * self.kernel
+
+        return SimpleNamespace(launch=launch)
+
+
+@pytest.mark.parametrize(
+    ("card", "l2", "expected"),
+    [
+        (Card(5), "warm", 5.1),
+        (Card(5, can_capture=False), "warm", 7),
+        (Card(5), "flushed", 7),
+        (Card(50), "warm", 52),
+    ],
+)
+def test_short_launches_are_timed_in_a_graph_where_they_can_be(card: Card, l2: str, expected: float) -> None:
+    times = Time(ck.emulator.stream(), "warm")
+    times._place, times._stream = card, card  # type: ignore[assignment]
+    if l2 == "flushed":
+        times._flush = lambda: None
+    values = times.measure(card.launch, float("inf"))
+    assert values == pytest.approx([expected] * 100)
+    assert (card.graphs > 0) == (expected == 5.1)
+    assert times.measure(card.launch, 1.0) == pytest.approx([card.kernel + 2] * 3)  # hopeless: three launches
 
 
 @pytest.mark.emulator
