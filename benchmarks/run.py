@@ -18,6 +18,7 @@ from tables import page_head, page_name
 #: What is measured, in the order of the pages.
 FAMILIES = {
     "launch": "what a call costs the host, beside bare cuda.core and CuPy; compiles; first use",
+    "bundle": "the first launch of a fresh process, from a bundle; opening bundles, with no GPU",
     "pycuda": "what a launch through PyCUDA's names costs the host, beside bare cuda.core",
     "kernels": "ck.ops beside CuPy, torch and CUB, at four sizes",
     "generate": "functions made from expressions, beside CuPy's",

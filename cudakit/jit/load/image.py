@@ -19,7 +19,8 @@ from cudakit.jit.cache.stages import compiled_and_read
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.compile.elf import common_name, variable_name, variables_of
 from cudakit.jit.compile.nvrtc import type_of
-from cudakit.jit.load.load import Loaded, load, loadable, object_code
+from cudakit.jit.load.load import Loaded, driver_version, load, loadable, object_code
+from cudakit.jit.load.translate import machine_code
 from cudakit.jit.source.closure import Closure
 from cudakit.jit.specialise.specialise import BoundParameter, Specialization
 from cudakit.streams import devices, streams
@@ -257,7 +258,8 @@ class DeviceImage(Image):
         return code
 
     def compiled(self, specialization: Specialization) -> Compiled:
-        return super().compiled(loadable(specialization) if specialization.is_tile else specialization)
+        compiled = super().compiled(loadable(specialization) if specialization.is_tile else specialization)
+        return machine_code(specialization, compiled, driver_version()) if compiled.target == "ptx" else compiled
 
     def load(self, specialization: Specialization, code: Code, parameters: tuple[BoundParameter, ...]) -> Loaded:
         return load(specialization, code.compiled, code.loaded.code, parameters)
