@@ -16,6 +16,7 @@ from support.emulated import apply
 
 import cudakit as ck
 from cudakit import emulator
+from cudakit.emulator.instructions import rounding
 
 RANDOM = np.random.default_rng(7)
 
@@ -974,3 +975,14 @@ def test_the_other_operand_comes_of_a_signalling_nan(kind: str, operation: str, 
     for a, b in ((numbers, nans), (nans, numbers)):
         got = apply(f"{operation}.{kind} {{d}}, {{0}}, {{1}}", a, b, out=WIDTH[kind])
         assert (got.view(numbers.dtype) == 2.5).all()
+
+
+def test_nan_of_float64_is_not_the_hosts() -> None:
+    invalid, signalling, quiet = (
+        np.array([bits << 48 | 3 * (bits & 15 < 8)], np.uint64).view("f8") for bits in (0x7FF8, 0x7FF0, 0xFFF8)
+    )
+    one = np.ones(1)
+    for host in (invalid, -invalid, quiet):
+        assert rounding.nan_from(host, one, one).view("u8") == 0xFFF8 << 48
+        assert rounding.nan_from(host, one, signalling, quiet).view("u8") == 0x7FF8 << 48 | 3
+        assert rounding.nan_from(host, signalling, one, quiet=False).view("u8") == 0x7FF0 << 48 | 3

@@ -172,6 +172,24 @@ def test_double_is_a_chain_of_fma(mode: str) -> None:
         assert got[row, column] == want
 
 
+def test_nan_of_doubles_is_not_the_hosts() -> None:
+    # One's processor keeps the first NaN, another's the second, and ∞ - ∞ has either sign.
+    special = np.array([0x7FF0 << 48, 0xFFF0 << 48, 0x7FF0 << 48 | 5, 0xFFF8 << 48 | 7, 0x3FF0 << 48], np.uint64)
+    x, y, z = (RANDOM.choice(special, shape) for shape in ((8, 4), (4, 8), (8, 8)))
+    got = one_mma("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64", ("f64",) * 4, "m8n8k4", x, y, z)
+    for row, column in np.ndindex(8, 8):
+        want = z[row, column]
+        for k in range(4):
+            sources = np.array([y[k, column], want, x[row, k]], np.uint64)
+            b, c, a = sources.view(np.float64)
+            nan = sources[np.isnan([b, c, a])]
+            with np.errstate(all="ignore"):
+                total = np.float64(a * b + c)
+            want = nan[0] | np.uint64(1 << 51) if nan.size else total.view(np.uint64)
+            want = np.uint64(0xFFF8 << 48) if np.isnan(total) and not nan.size else want
+        assert got[row, column].view(np.uint64) == want
+
+
 def rounded(exact: Fraction, mode: str) -> float:
     nearest = float(exact)
     if mode == "rn" or Fraction(nearest) == exact:

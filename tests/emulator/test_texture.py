@@ -159,6 +159,17 @@ def test_the_sampler_follows_the_formulas(rank: int, filter: Any, address: Any) 
 
 
 @pytest.mark.emulator
+@pytest.mark.parametrize("filter", ["point", "linear"])
+@pytest.mark.parametrize("address", ["clamp", "border", "wrap", "mirror"])
+def test_infinite_coordinates_are_the_largest_floats(filter: Any, address: Any) -> None:
+    texture = ck.texture(np.arange(5, dtype="f4"), filter=filter, address=address, normalized=True)
+    largest = np.finfo("f4").max
+    at = np.array([np.inf, -np.inf, np.nan, largest, -largest, 0], "f4")
+    infinite, finite = sample(texture, np.zeros(6, "u4"), [at], [np.zeros(6, "i4")]).reshape(2, 3)
+    np.testing.assert_array_equal(infinite, finite)
+
+
+@pytest.mark.emulator
 @pytest.mark.parametrize("dtype", ["u1", "i1", "u2", "i2"])
 def test_fractions_of_a_range_are_held_to_it(dtype: str) -> None:
     bounds = np.iinfo(dtype)

@@ -13,6 +13,7 @@ import numpy as np
 
 from cudakit.emulator.instructions.access import check_vector, parts, space_of, type_of
 from cudakit.emulator.instructions.retry import retry_of
+from cudakit.emulator.instructions.rounding import nan_from
 from cudakit.emulator.isa.facts import is_widely_strong
 from cudakit.emulator.machine.decode import DTYPES, Context, Reader, Step, Writer, instruction
 from cudakit.emulator.machine.memory import STRONG_WRITE, WRITE, Index
@@ -232,15 +233,19 @@ def _function(
         tiny = np.float32(2.0**-100)
         if any(((np.abs(terms) < tiny) & (terms != 0)).any() for terms in (values, view[elements])):
             return lambda old, value: _flush(_flush(old) + _flush(value))
-    if flushes and type_name == "f64" and (np.isnan(values).any() or np.isnan(view[elements]).any()):
-        return _add_keeping_nan
+    if type_name == "f64" and not (np.isfinite(values).all() and np.isfinite(view[elements]).all()):
+        return _add_in_global if flushes else _add_in_shared
     return np.add
 
 
-def _add_keeping_nan(old: np.ndarray, value: np.ndarray) -> np.ndarray:
+def _add_in_global(old: np.ndarray, value: np.ndarray) -> np.ndarray:
     """``old + value`` of float64 as global memory adds: a NaN is kept as it is, the lane's before memory's."""
-    nan_source = np.where(np.isnan(value), value, old)
-    return np.asarray(np.where(np.isnan(nan_source), nan_source, old + value))
+    return np.asarray(nan_from(old + value, value, old, quiet=False))
+
+
+def _add_in_shared(old: np.ndarray, value: np.ndarray) -> np.ndarray:
+    """``old + value`` of float64 as shared memory adds: a NaN becomes quiet, memory's before the lane's."""
+    return np.asarray(nan_from(old + value, old, value))
 
 
 def _least(old: np.ndarray, value: np.ndarray) -> np.ndarray:

@@ -44,7 +44,7 @@ from cudakit.emulator.instructions.access import (
     table_writer,
     uniform,
 )
-from cudakit.emulator.instructions.rounding import MODES, canonical, fma_f64, to_f16
+from cudakit.emulator.instructions.rounding import MODES, canonical, fma_f64, nan_from, to_f16
 from cudakit.emulator.machine.decode import Context, Control, Reader, Step, constant_of, control
 from cudakit.emulator.machine.memory import SHARED_WINDOW, AccessError, Index
 from cudakit.emulator.machine.state import Frame, Machine
@@ -244,7 +244,8 @@ def multiply_add(a: np.ndarray, b: np.ndarray, c: np.ndarray, type_name: str, mo
 def _chain(a: np.ndarray, b: np.ndarray, c: np.ndarray, mode: str) -> np.ndarray:
     """Compute A · B + C as a chain of fused multiply-adds with k going up."""
     for k in range(a.shape[-1]):
-        c = np.asarray(fma_f64(a[..., :, k, None], b[..., None, k, :], c, mode))
+        x, y = a[..., :, k, None], b[..., None, k, :]
+        c = np.asarray(nan_from(fma_f64(x, y, c, mode), y, c, x))
     return c
 
 

@@ -23,6 +23,8 @@ CANONICAL_NAN: dict[str, Any] = {
     "f16": np.uint16(0x7FFF),
     "bf16": np.uint16(0x7FFF),
 }
+#: The hardware's float64 NaN for ∞ - ∞, 0 · ∞ and the like.
+_INVALID = np.array(0xFFF8_0000_0000_0000, np.uint64).view(np.float64)[()]
 _LEAST_NORMAL = np.float32(2.0**-126)
 
 
@@ -42,6 +44,22 @@ def quieted(values: Any) -> Any:
     values = np.asarray(values)
     largest = values.max(initial=0)
     return values if largest == largest else np.where(np.isnan(values), values.dtype.type(np.nan), values)
+
+
+def nan_from(result: Any, *sources: Any, quiet: bool = True) -> Any:
+    """Replace each NaN in a float64 result by the first NaN among its sources, made quiet with `quiet`.
+
+    If no source is NaN, the result is the NaN of an invalid operation. The NaN of the host's processor is never seen.
+    """
+    result = np.asarray(result)
+    largest = result.max()
+    if largest == largest:
+        return result
+    nan = _INVALID
+    for source in reversed(sources):
+        own = (np.asarray(source).view(np.uint64) | np.uint64(quiet << 51)).view(np.float64)
+        nan = np.where(np.isnan(source), own, nan)
+    return np.where(np.isnan(result), nan, result)
 
 
 def flush(values: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from cudakit.emulator.instructions import rounding
-from cudakit.emulator.instructions.rounding import canonical, flush
+from cudakit.emulator.instructions.rounding import canonical, flush, nan_from
 from cudakit.emulator.isa import meanings  # noqa: F401 (fills the table)
 from cudakit.emulator.isa.words import BITS, MEANINGS, WORD_TYPES, Form, Meaning, Word, bound, results_of, source_type
 from cudakit.emulator.machine.decode import CARRY, DTYPES, INSTRUCTIONS, Context, Step, constant_of
@@ -355,25 +355,6 @@ _DIRECTED: Final[dict[str, Callable[..., Any]]] = {
     "add": rounding.add_f64, "sub": rounding.add_f64, "mul": rounding.multiply_f64, "div": rounding.divide_f64,
     "fma": rounding.fma_f64, "mad": rounding.fma_f64, "sqrt": rounding.sqrt_f64,
 }  # fmt: skip
-#: The hardware's NaN for ∞ - ∞, 0 · ∞ and the like.
-_INVALID: Final = np.array(0xFFF8_0000_0000_0000, np.uint64).view(np.float64)[()]
-
-
-def _nan_from(result: Any, *sources: Any) -> Any:
-    """Replace each NaN in a float64 result by the first NaN among its sources, made quiet.
-
-    If no source is NaN, the result is the NaN of an invalid operation.
-    """
-    result = np.asarray(result)
-    largest = result.max()
-    if largest == largest:
-        return result
-    nan = _INVALID
-    for source in reversed(sources):
-        quiet = (np.asarray(source).view(np.uint64) | np.uint64(1 << 51)).view(np.float64)
-        nan = np.where(np.isnan(source), quiet, nan)
-    return np.where(np.isnan(result), nan, result)
-
 
 _MAKERS: Final[dict[str, Callable[..., Callable[..., Any]]]] = {
     "to": _converted,
@@ -393,7 +374,7 @@ _MAKERS: Final[dict[str, Callable[..., Callable[..., Any]]]] = {
     "sqrt": lambda from_type, to_type: np.sqrt,
     "fma": lambda from_type, to_type: partial(rounding.fma_f64 if from_type == "f64" else rounding.fma_f32, mode="rn"),
     "directed": _directed,
-    "nan_from": lambda from_type, to_type: _nan_from,
+    "nan_from": lambda from_type, to_type: nan_from,
     "rem": lambda from_type, to_type: remainder,
     "flush": lambda from_type, to_type: flush,
     "canonical": lambda from_type, to_type: canonical,

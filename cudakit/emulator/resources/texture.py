@@ -230,11 +230,11 @@ def gather(texture: TextureObject, layer: np.ndarray, coordinates: list[np.ndarr
 def _positions(texture: TextureObject, coordinates: list[np.ndarray], offsets: list[Any]) -> list[np.ndarray]:
     """Return the position along each axis in texels, as float64: coordinates plus offsets.
 
-    Normalized coordinates are first multiplied by the texture's size. NaN counts as 0.
+    Normalized coordinates are first multiplied by the texture's size. NaN counts as 0, infinity as the largest float.
     """
     positions = []
     for coordinate, offset, size in zip(coordinates, offsets, texture.sizes, strict=False):
-        wide = np.nan_to_num(coordinate.astype(np.float64), nan=0.0)
+        wide = np.nan_to_num(coordinate).astype(np.float64)
         positions.append((wide * size if texture.normalized else wide) + offset)
     return positions
 

@@ -24,7 +24,7 @@ from cudakit.emulator.compiled.emit.access import (
     scatter,
     store_row,
 )
-from cudakit.emulator.compiled.emit.table import by_sources, emits, flushed, only, quieted, varies
+from cudakit.emulator.compiled.emit.table import by_sources, emits, flushed, nan_kept, only, varies
 from cudakit.emulator.compiled.helpers import GENERIC, READ, SHARED, WRITE
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Shape
 from cudakit.emulator.instructions.access import parts, space_of, type_of
@@ -322,12 +322,9 @@ def _changed(b: Builder, operation: str, type_name: str, old: X, values: list[X]
         return text.select(nan, constant("i32", 0x7FFF_FFFF), text.cast("bitcast", total, "i32"))
     if type_name == "f64":
         x, y = (text.cast("bitcast", operand, "double") for operand in (old, value))
-        total = b.untyped(text.binary("fadd", x, y))
         # Global memory keeps a NaN as it is, the lane's before memory's.
-        for operand in (y, x) if shared else (x, y):
-            nan_bits = b.untyped(quieted(b, operand) if shared else operand)
-            total = text.select(text.compare("uno", operand, operand), nan_bits, total)
-        return total
+        sources = (x, y) if shared else (y, x)
+        return b.untyped(nan_kept(b, text.binary("fadd", x, y), *sources, quiet=shared))
     if operation in ("add", "and", "or", "xor"):
         return text.binary(operation, old, value)
     if operation in ("min", "max"):

@@ -104,15 +104,13 @@ def flushed(b: Builder, x: X) -> X:
     return b.text.cast("bitcast", b.text.select(subnormal, zero, bits), "float")
 
 
-def quieted(b: Builder, x: X) -> X:
-    """Set bit 51 of a float64 that is NaN, which makes it a quiet NaN. Call this for NaN only: any value is changed."""
-    bits = b.untyped(x)
-    return b.text.cast("bitcast", b.text.binary("or", bits, 1 << 51), "double")
+def nan_kept(b: Builder, result: X, *sources: X, quiet: bool = True) -> X:
+    """Replace a float64 result's NaN by the first NaN among its sources, made quiet with `quiet`.
 
-
-def nan_kept(b: Builder, result: X, sources: tuple[X, ...]) -> X:
-    """Give a float64 result's NaN the payload of its sources' NaN; the first NaN source counts."""
+    If no source is NaN, the result is the NaN of an invalid operation. The NaN of the host's processor is never seen.
+    """
     nan = constant(result.type, 0xFFF8_0000_0000_0000)
     for source in reversed(sources):
-        nan = b.text.select(b.text.compare("uno", source, source), quieted(b, source), nan)
+        own = b.text.cast("bitcast", b.text.binary("or", b.untyped(source), quiet << 51), "double")
+        nan = b.text.select(b.text.compare("uno", source, source), own, nan)
     return b.text.select(b.text.compare("uno", result, result), nan, result)

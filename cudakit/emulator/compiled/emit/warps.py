@@ -15,7 +15,7 @@ from cudakit.emulator.compiled import Refusal
 from cudakit.emulator.compiled.builder import Builder, Value, X, bits_of, constant, value_of
 from cudakit.emulator.compiled.emit.access import gather
 from cudakit.emulator.compiled.emit.memory import load
-from cudakit.emulator.compiled.emit.table import emits, intrinsic, uniform, varies
+from cudakit.emulator.compiled.emit.table import emits, intrinsic, nan_kept, uniform, varies
 from cudakit.emulator.compiled.emit.words import narrowed, odd_float, widened
 from cudakit.emulator.compiled.layout import Slot
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Shape
@@ -438,8 +438,10 @@ def mma(instr: Instruction, b: Builder) -> None:
             x, y = rows.at(row * k + step), columns.at(step * n + column)
             if type_name in _BYTES:
                 total = text.binary("add", total, text.binary("mul", x, y))
-            else:
-                total = intrinsic(b, "fma", x, y, total)
+                continue
+            before, total = total, intrinsic(b, "fma", x, y, total)
+            if type_name == "f64":
+                total = nan_kept(b, total, y, before, x)
         results.append(total if type_name in _BYTES or type_name == "f64" else text.binary("fadd", total, start_value))
     for item, value in zip(parts(target), _packed(b, results, to), strict=True):
         b.write(item, "b64" if to == "f64" else "b32", Value(VARYING, value))

@@ -260,7 +260,7 @@ def _divided(operation: str) -> Callable[..., X]:
 
 
 def _nan_from(a: LaneWord, type_name: str, *sources: LaneWord) -> X:
-    return nan_kept(a.b, a.x, tuple(source.x for source in sources))
+    return nan_kept(a.b, a.x, *(source.x for source in sources))
 
 
 # ── pieces ──
