@@ -29,6 +29,7 @@ FAMILIES = {
     "compare": "all rows of kernels and generate beside another checkout's",
     "graphs": "graphs of small kernels",
     "tuning": "searches beside Kernel Tuner: time of the search, time of the winner",
+    "points": "tuned points of ops beside their defaults; --table FILE writes the table of the card",
     "tiles": "products of matrices by tile kernels, beside torch; --make FILE makes the kernels, with no GPU",
     "products": "products of matrices and vectors, and attention, by kernels of threads, beside torch and CuPy",
     "tile_launch": "what a call of a tile kernel costs the host; --make FILE makes the kernels, with no GPU",

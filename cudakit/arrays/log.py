@@ -81,9 +81,12 @@ class Log:
         Arrays whose alignment the call asked for, and the alignment that they have.
     is_whole : bool
         Whether the log covers all work of the call.
+    is_dry : bool
+        Whether the call launches and copies nothing.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, is_dry: bool = False) -> None:
+        self.is_dry = is_dry
         self.steps: list[Step] = []
         self.new: list[Any] = []
         self.persistent: list[Any] = []
@@ -110,10 +113,13 @@ def current_log() -> Log | None:
 
 
 @contextlib.contextmanager
-def logging() -> Iterator[Log]:
-    """Yield a new `Log`, in which this thread's array places record their operations inside the block."""
+def logging(is_dry: bool = False) -> Iterator[Log]:
+    """Yield a new `Log`, in which this thread's array places record their operations inside the block.
+
+    With `is_dry` they allocate, and launch and copy nothing.
+    """
     thread = threading.get_ident()
-    logs[thread] = log = Log()
+    logs[thread] = log = Log(is_dry)
     try:
         yield log
     finally:

@@ -232,6 +232,22 @@ class LoggedPlace(ArrayPlace):
         logs[threading.get_ident()].is_whole = False
 
 
+class DryPlace(ArrayPlace):
+    """An array place that records launches in the thread's `Log`, and does no work."""
+
+    def launch(self, kernel: Any, config: Any, *arguments: Any, sources: tuple[Source, ...] = ()) -> None:
+        logs[threading.get_ident()].steps.append(Launched(kernel, config, arguments, sources))
+
+    def upload(self, array: np.ndarray) -> Any:
+        return self.empty(array.shape, array.dtype)
+
+    def copy(self, source: Any, target: Any) -> None:
+        """Copy nothing."""
+
+    def clear(self, array: Any) -> None:
+        """Clear nothing."""
+
+
 def _array_place(xp: Any, stream: Any, current: bool, device: int | str) -> ArrayPlace:
     """Make an array place, which records its operations if this thread's call is being recorded.
 
@@ -239,6 +255,8 @@ def _array_place(xp: Any, stream: Any, current: bool, device: int | str) -> Arra
     incomplete.
     """
     log = current_log()
+    if log is not None and log.is_dry:
+        return DryPlace(xp, stream, current, device)
     if log is None or (xp is not np and current):
         return (ArrayPlace if log is None else LoggedPlace)(xp, stream, current, device)
     log.is_whole = False

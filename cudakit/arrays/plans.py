@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from cudakit.arrays.layout import flat, merged, record, span, steps_of, view_of
 from cudakit.arrays.place import TICKETS, ArrayPlace, device_limits
+from cudakit.arrays.tunable import Choice
 from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
@@ -95,6 +96,11 @@ def views_or_none(views: Sequence[tuple[int, int] | None]) -> tuple[tuple[int, i
 #: Bytes of one load, loads that a thread has in flight, and threads that a multiprocessor holds at once.
 _PACK, _ITEMS, _THREADS = 16, 8, 1024
 _COLUMN_THREADS = 512
+_LONG_ROWS = Choice("long rows", {"block": (128, 256, 512, 1024), "waves": (1, 2, 3, 4, 8), "items": (4, _ITEMS)})
+_SHORT_ROWS = Choice(
+    "short rows", {"width": (1, 2, 4, 8, 16, 32), "block": (128, 256, 512), "items": (1, 2, 4, _ITEMS)}
+)
+_LONG_COLUMNS = Choice("columns", {"block": (128, 256, 512, 1024), "waves": (1, 2, 3, 4, 8)})
 _MOST_BLOCKS = 2**31 - 1
 #: Largest state for which columns, each with a state in a thread's registers, are worthwhile; maximum of shared memory
 #: for the states of a block.
@@ -154,6 +160,8 @@ class ReductionTask(NamedTuple):
         and 2 × 2 reach 4590 GB/s on an H200 where 2 × 4 reach 3580.
     block : int or None
         Threads of a block, in whole warps; None for the best number.
+    tuned : (str, int, int or str) or None
+        Reducer and dtype, number of elements, and device, by which tuned points are looked up. None: defaults.
     """
 
     arrays: Sequence[Array | None]
@@ -161,6 +169,14 @@ class ReductionTask(NamedTuple):
     units: int
     loads: int = 4
     block: int | None = None
+    tuned: tuple[str, int, int | str] | None = None
+
+    def point(self, choice: Choice, form: str, default: Any, fits: Callable[..., bool] | None = None) -> Any:
+        """Return the tuned point of a choice, or the default."""
+        if self.tuned is None:
+            return default
+        reducer, size, device = self.tuned
+        return choice.point(f"{reducer}, {form}", size, device, default, fits)
 
     def items(self, spread: _Spread) -> int:
         """Return the number of loads of each array that a thread has in flight: at most `loads` over all arrays."""
@@ -264,10 +280,16 @@ def _columns(
     extents = [inner]
     for array, step, *others in zip(task.arrays, across, steps, outer_steps, strict=True):
         extents += others if array and step == 1 else []
-    most = min(_COLUMN_BYTES, _SHARED_BYTES // (task.block or _COLUMN_THREADS))
+    block, waves = task.point(
+        _LONG_COLUMNS,
+        f"lines of {_power_of_two(length)}",
+        (task.block or _COLUMN_THREADS, 2),
+        fits=lambda block: task.state_bytes <= _SHARED_BYTES // block,
+    )
+    most = min(_COLUMN_BYTES, _SHARED_BYTES // block)
     while count > 1 and (count * task.state_bytes > most or any(extent % count for extent in extents)):
         count //= 2
-    spread = _spread_columns(task, count, outer, length, inner)
+    spread = _spread_columns(task, count, outer, length, inner, block, waves)
     sizes = f"{count}, {spread.width}, {spread.height}, {spread.block}, {task.items(spread)}"
     how = f"by_columns<{_coded(_spacings(across))}, {sizes}>"
     layout = {"step": steps, "outer_step": outer_steps, "outer": outer, "length": length, "inner": inner}
@@ -319,24 +341,29 @@ def _spread_rows(task: ReductionTask, rows: int, loads: int, state_bytes: int = 
     if rows > 1 and loads <= 32 * _ITEMS:
         # A few loads a thread rather than one: fewer lanes have less to combine.
         width = min(32, _power_of_two(-(-loads // 4)))
-        block, items = task.block or 256, min(_ITEMS, _power_of_two(-(-loads // width)))
+        default = width, task.block or 256, min(_ITEMS, _power_of_two(-(-loads // width)))
+        width, block, items = task.point(_SHORT_ROWS, f"{_power_of_two(loads)} loads", default)
         return _Spread(width, block, items, min(-(-rows // (block // width)), 64 * units), 1)
     # States that need more registers than 1024 threads have: small blocks leave fewer registers unused.
     best = 128 if loads <= 16 * 128 else 256 if loads < 512 * _ITEMS or state_bytes > 8 else 512
     block = task.block or best
     # One wave of large blocks has the fewest states to combine; several waves even out the rows' remainders.
     waves = 2 if block < 512 else 1 if rows == 1 else 4
+    form = "one row" if rows == 1 else f"rows of {_power_of_two(loads)} loads"
+    block, waves, items = task.point(_LONG_ROWS, form, (block, waves, _ITEMS))
     # A block with only a few loads a thread is done before another block could help it.
     parts = max(1, min(waves * (_THREADS // block) * units // rows, loads // 1024)) if rows <= TICKETS else 1
-    return _Spread(block, block, _ITEMS, min(rows * parts, _MOST_BLOCKS), parts)
+    return _Spread(block, block, items, min(rows * parts, _MOST_BLOCKS), parts)
 
 
-def _spread_columns(task: ReductionTask, count: int, outer: int, length: int, inner: int) -> _Spread:
+def _spread_columns(
+    task: ReductionTask, count: int, outer: int, length: int, inner: int, block: int, waves: int
+) -> _Spread:
     """Choose threads and blocks for `outer` sets of `inner` columns of `length` elements each.
 
-    A thread takes `count` adjacent columns. Long columns may be shared by several blocks.
+    A thread takes `count` adjacent columns. Long columns may be shared by several blocks, as many as `waves` for each
+    multiprocessor.
     """
-    block = task.block or _COLUMN_THREADS
     # Rows of threads are halved, so that their number is a power of two; the other factor widens the rows.
     power = block & -block
     across = _power_of_two(-(-inner // (count * (block // power))))
@@ -349,7 +376,7 @@ def _spread_columns(task: ReductionTask, count: int, outer: int, length: int, in
     tiles = -(-outer // groups) * -(-inner // (width * count))
     parts = 1
     if tiles <= TICKETS:
-        parts = max(1, min(2 * (_THREADS // block) * task.units // tiles, length // (height * items)))
+        parts = max(1, min(waves * (_THREADS // block) * task.units // tiles, length // (height * items)))
     return _Spread(width, block, items, min(tiles * parts, _MOST_BLOCKS), parts, height)
 
 

@@ -12,10 +12,15 @@ from cudakit.cli.parsers import command
 def add(commands: Any) -> None:
     """Add the command."""
     tune = command(commands, "tune", _tune, "find the fastest variant of a kernel, and keep it")
-    tune.epilog = f"example: {tune.prog} app.py:scale --sizes 1000,1000000"
+    tune.epilog = f"examples: {tune.prog} app.py:scale --sizes 1000,1000000 and {tune.prog} ops sort sum"
     tune.add_argument(
-        "kernel", nargs="?", metavar="FILE:NAME", help="Python file, and the name of its kernel.tuned(…) to tune"
+        "kernel",
+        nargs="?",
+        metavar="FILE:NAME",
+        help="Python file, and the name of its kernel.tuned(…) to tune; or the word ops, for this card's ck.ops",
     )
+    tune.add_argument("ops", nargs="*", metavar="OP", help="after the word ops: ops to tune; default: all")
+    tune.add_argument("--dtype", default="", metavar="LIST", help="of ops: dtypes to tune for, such as float32,float16")
     tune.add_argument(
         "--sizes", default="", metavar="LIST", help="sizes to tune for, such as 1000,1000000 or 64x64; default: its own"
     )
@@ -34,6 +39,10 @@ def add(commands: Any) -> None:
 
 
 def _tune(options: argparse.Namespace) -> int:
+    if options.kernel == "ops":
+        from cudakit.ops.tuning_command import run as run_ops
+
+        return run_ops(options)
     from cudakit.tuning.command import run
 
     return run(options)

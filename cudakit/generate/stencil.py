@@ -16,6 +16,7 @@ import numpy as np
 
 from cudakit.arrays.output import as_number, can_cast, check_apart, overlaps
 from cudakit.arrays.place import ArrayPlace
+from cudakit.arrays.tunable import Choice
 from cudakit.errors import ArgumentError, CompileError, TemplateError, shortened
 from cudakit.generate.call import (
     CallArguments,
@@ -343,6 +344,11 @@ def traced(op: str, function: Callable[..., Any], names: Sequence[str], types: S
 
 #: Planes and rows of a thread's cells, and threads of a block, by the rank.
 _SHAPES = {1: ((1, 1), (128, 1)), 2: ((1, 8), (32, 4)), 3: ((4, 2), (32, 4))}
+_CELLS = Choice(
+    "stencil",
+    {"planes": (1, 2, 3, 4, 8), "rows": (1, 2, 4, 8, 16), "across": (32, 64, 128, 256), "down": (1, 2, 4, 8)},
+    where=lambda across, down: 64 <= across * down <= 512,
+)
 #: Of a call.
 _MOST_STEPS = 2**24
 #: Where steps are fused: rows and columns of a block's tile by the rank, and its threads.
@@ -547,8 +553,8 @@ class Stencil(GeneratedFunction):
         widest = max(array.itemsize for array in (*arrays, *outs))
         aligned = place.alignment(*arrays, *outs) == 16 and widest in (1, 2, 4, 8)
         shape = outs[0].shape
-        key = dtypes, shape, tuple(types.items()), aligned, steps
-        job: _Job = self._job_of(key, dtypes, shape, types, widest, aligned, steps)
+        key = dtypes, shape, tuple(types.items()), aligned, steps, place.device
+        job: _Job = self._job_of(key, dtypes, shape, types, widest, aligned, steps, place.device)
         try:
             place.launch(job.kernel, job.config, *values, *outs, *job.numbers)
         except CompileError as error:
@@ -562,6 +568,7 @@ class Stencil(GeneratedFunction):
         widest: int,
         aligned: bool,
         steps: int,
+        device: int | str,
     ) -> _Job:
         recipe = self.recipe
         index = "int" if prod(shape) < 2**30 else "long long"
@@ -576,6 +583,14 @@ class Stencil(GeneratedFunction):
         (planes, rows), block = _SHAPES[recipe.rank]
         # Of many neighbours of 8 bytes a plane fewer: its registers are those of one more block.
         planes -= recipe.rank == 3 and widest == 8 and recipe.points > 9
+        rank = recipe.rank
+        planes, rows, *block = _CELLS.point(
+            f"{rank} dimensions, {widest} bytes, {recipe.points} points",
+            prod(shape),
+            device,
+            (planes, rows, *block),
+            fits=lambda planes, rows: (planes == 1 or rank == 3) and (rows == 1 or rank > 1),
+        )
         read = [p for p, halo in zip(recipe.inputs, recipe.halos, strict=True) if halo is not None]
         kernel = self._kernel[
             {
@@ -590,7 +605,7 @@ class Stencil(GeneratedFunction):
         ]
         across, down = block[0] * count, block[1] * rows
         blocks = -(-width // across) * -(-height // down) * -(-depth // planes)
-        return _Job(kernel, config(blocks, block), (recipe.constant, depth, height, width))
+        return _Job(kernel, config(blocks, tuple(block)), (recipe.constant, depth, height, width))
 
 
 #: How far away an expression may look.

@@ -13,6 +13,7 @@ from cudakit.arrays.layout import flat, span, steps_of
 from cudakit.arrays.output import checked_output, number_of, target
 from cudakit.arrays.place import array_place, as_array, busy_blocks
 from cudakit.arrays.repeated import repeated
+from cudakit.arrays.tunable import Choice, planned
 from cudakit.errors import ArgumentError
 from cudakit.generate.call import CallArguments
 from cudakit.generate.declarations import Parameter
@@ -111,6 +112,8 @@ _PACK, _BLOCK, _ROWS, _WARPS = 16, 256, 4, 8
 _LONG, _MANY = 256, 16
 #: Blocks of a multiprocessor for which columns are cut, and least lines of a part.
 _BLOCKS, _PART = 8, 64
+_BY_ROWS = Choice("matvec by rows", {"rows": (1, 2, 4, 8), "block": (64, 128, 256, 512)})
+_BY_COLUMNS = Choice("matvec by columns", {"warps": (4, 8, 16), "blocks": (2, 4, 8, 16)})
 
 
 class _Plan(NamedTuple):
@@ -184,10 +187,8 @@ def matvec(a: Any, v: Any, *, out: Any = None, stream: Any = None) -> Any:
     return delivered(place, to)
 
 
-@functools.lru_cache(1024)
-def _plan(
-    dtype: np.dtype, shape: tuple[int, int], steps: tuple[int, int], alignment: int, device: int | str
-) -> _Plan | None:
+@planned(1024)
+def _plan(dtype: np.dtype, shape: Ints, steps: Ints, alignment: int, device: int | str) -> _Plan | None:
     """Return the launch for a matrix of `shape`, with `steps` in elements from row to row and from column to column.
 
     Return None if a general reduction is as fast, or the only way.
@@ -196,15 +197,17 @@ def _plan(
     total, units = _SUMS[dtype.name], busy_blocks(device)
     if column == 1 and row >= k and k >= _LONG and m >= _MANY * units:
         count = gcd(_PACK, alignment, row * size) // size
-        kernel = Kernel.from_template("vectors/matvec_rows")[dtype, total, max(1, count), _ROWS, _BLOCK]
-        return _Plan(kernel, config(-(-m // (_ROWS * _BLOCK // 32)), _BLOCK), (m, k, row))
+        rows, block = _BY_ROWS.point(f"{dtype}", m * k, device, (_ROWS, _BLOCK))
+        kernel = Kernel.from_template("vectors/matvec_rows")[dtype, total, max(1, count), rows, block]
+        return _Plan(kernel, config(-(-m // (rows * block // 32)), block), (m, k, row))
     if row == 1 and column >= m and m >= 32 and k >= _PART:
         count = max(1, gcd(_PACK, alignment, column * size) // size)
         across = -(-m // (32 * count))
-        parts = max(1, min(k // _PART, -(-_BLOCKS * units // across)))
+        warps, blocks = _BY_COLUMNS.point(f"{dtype}", m * k, device, (_WARPS, _BLOCKS))
+        parts = max(1, min(k // _PART, -(-blocks * units // across)))
         part_type = {"float": "float", "double": "double"}.get(total, "unsigned int") if parts > 1 else dtype
-        kernel = Kernel.from_template("vectors/matvec_columns")[dtype, total, part_type, count, _WARPS]
-        return _Plan(kernel, config((across, parts), 32 * _WARPS), (m, k, column), parts)
+        kernel = Kernel.from_template("vectors/matvec_columns")[dtype, total, part_type, count, warps]
+        return _Plan(kernel, config((across, parts), 32 * warps), (m, k, column), parts)
     return None
 
 

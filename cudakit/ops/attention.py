@@ -11,6 +11,8 @@ import numpy as np
 from cudakit.arrays.output import Target, as_number, target
 from cudakit.arrays.place import ArrayPlace, array_place, device_limits
 from cudakit.arrays.repeated import repeated
+from cudakit.arrays.tunable import Choice as TunedChoice
+from cudakit.arrays.tunable import planned
 from cudakit.errors import ArgumentError, shortened
 from cudakit.jit.load.config import config
 from cudakit.kernel.kernel import Kernel
@@ -121,15 +123,39 @@ def attention_of(dtype: np.dtype, d: int, causal: bool, scale: float, sizes: Siz
     return Product(kernel, config(grid), (scale * _LOG2E, *sizes))
 
 
+_BLOCK = TunedChoice("attention", {"warps": (2, 4, 8), "keys": (16, 32, 64, 128)})
+
+
+@planned(1024)
+def block_of(d: int, causal: bool, sizes: Sizes, device: int | str) -> Block:
+    """Return the sizes for the kernel of threads. `sizes` is as for `choose`."""
+    width, most = width_of(d), device_limits(device).shared_bytes
+    point = _BLOCK.point(
+        f"rows of {width}{', causal' if causal else ''}",
+        prod((sizes[0], *sizes[2:])),
+        device,
+        BLOCKS[max(width, 64)],
+        fits=lambda warps, keys: 2 * _shared_elements(Block(warps, keys), width) <= most,
+    )
+    return Block(*point)
+
+
+def _shared_elements(block: Block, width: int) -> int:
+    """Return the elements of queries, keys and values in shared memory."""
+    return (16 * block.warps + 4 * block.keys) * (width + _PAD)
+
+
 @functools.lru_cache(1024)
-def threaded_attention(dtype: np.dtype, d: int, causal: bool, scale: float, sizes: Sizes, heads_first: bool) -> Product:
+def threaded_attention(
+    dtype: np.dtype, d: int, causal: bool, scale: float, sizes: Sizes, heads_first: bool, block: Block
+) -> Product:
     """Return the launch of the kernel of threads."""
     width = width_of(d)
-    warps, keys = BLOCKS[max(width, 64)]
+    warps, keys = block
     kernel = Kernel.from_template("attention/attention")[dtype, d, width, keys, warps, causal, heads_first]
-    queries, shared = 16 * warps, (16 * warps + 2 * keys) * (width + _PAD) + 2 * keys * (width + _PAD)
-    blocks = -(-sizes[2] // queries) * sizes[0]
-    return Product(kernel, config(blocks, 32 * warps, shared * dtype.itemsize), (scale * _LOG2E, *sizes))
+    blocks = -(-sizes[2] // (16 * warps)) * sizes[0]
+    shared = _shared_elements(block, width) * dtype.itemsize
+    return Product(kernel, config(blocks, 32 * warps, shared), (scale * _LOG2E, *sizes))
 
 
 _DTYPES = ("float16", "bfloat16")
@@ -274,8 +300,8 @@ def _launch(
             shape = f"{tiles.queries} queries × {tiles.keys} keys, {tiles.warps} warps"
             order = f"{', values a tile later' if tiles.behind else ''}{', heads first' if heads_first else ''}"
             return launch, f"{shape}, {tiles.blocks} blocks on a multiprocessor{order}: {why}\nby tile kernels"
-    launch = threaded_attention(dtype, d, causal, scale, sizes, heads_first)
-    block = BLOCKS[max(width_of(d), 64)]
+    block = block_of(d, causal, sizes, place.device)
+    launch = threaded_attention(dtype, d, causal, scale, sizes, heads_first, block)
     shape = f"{16 * block.warps} queries × {block.keys} keys, {block.warps} warps"
     return launch, f"{shape}, mma.sync{', heads first' if heads_first else ''}: rows of {d}\nby threads: {why_not}"
 

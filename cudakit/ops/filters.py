@@ -18,6 +18,7 @@ from cudakit.arrays.output import as_number, target
 from cudakit.arrays.place import ArrayPlace, array_place
 from cudakit.arrays.plans import Job
 from cudakit.arrays.repeated import repeated
+from cudakit.arrays.tunable import Choice, planned
 from cudakit.errors import ArgumentError, shortened
 from cudakit.jit.load.config import config
 from cudakit.kernel.kernel import Kernel
@@ -51,6 +52,11 @@ _FARTHEST, _CHANNELS = 3, 4
 _WARPS, _BUSY, _ROWS = 4, 1 << 20, (10, 20)
 #: Warps of a block, and rows a thread, of windows that are gone through element by element.
 _FAR_WARPS, _FAR_ROWS = 8, 8
+#: Of a thread the turns through the window's rows, and elements; warps of a block.
+_NEAR = Choice(
+    "filter in registers", {"turns": (1, 2, 3, 4, 6, 10, 20), "warps": (1, 2, 4, 8), "elements": (1, 2, 4, 8, 16)}
+)
+_FAR = Choice("filter", {"rows": (1, 2, 4, 8, 16), "warps": (2, 4, 8, 16)})
 
 
 #: Number of a border mode, and the number outside.
@@ -72,12 +78,13 @@ class Images(NamedTuple):
 
 
 class Pixels(NamedTuple):
-    """Images of a dtype, a border's mode and value, and the alignment of the addresses of image and result."""
+    """Images of a dtype on a device, a border's mode and value, and the alignment of addresses of image and result."""
 
     images: Images
     dtype: np.dtype
     border: Border
     alignment: int
+    device: int | str
 
 
 class Pass(NamedTuple):
@@ -225,17 +232,26 @@ def near_pass(pixels: Pixels, result: np.dtype, window: str, weights: Any, high:
     width = images.width * images.channels
     wide = max(pixels.dtype.itemsize, result.itemsize)
     thread_elements = min(most, 16 // wide)
+    turns = max(_ROWS[wide == 1] if images.size >= _BUSY * thread_elements else 0, high) // high
+    form = f"{window.partition('<')[0].removeprefix('cudakit::')} of {high} rows, {pixels.dtype}, {images.channels}"
+    turns, warps, thread_elements = _NEAR.point(
+        form,
+        images.size,
+        pixels.device,
+        (turns, _WARPS, thread_elements),
+        fits=lambda elements: elements * wide <= 16,
+    )
     aligned = width % thread_elements == 0 and pixels.alignment >= thread_elements * wide
     if not aligned:
         thread_elements = min(thread_elements, 4)
-    rows = max(_ROWS[wide == 1] if images.size >= _BUSY * thread_elements else 0, high) // high * high
-    across, down = -(-width // (32 * thread_elements)), -(-images.height // (_WARPS * rows))
+    rows = turns * high
+    across, down = -(-width // (32 * thread_elements)), -(-images.height // (warps * rows))
     types = spelling(pixels.dtype), spelling(result), window
     index = "unsigned" if images.height * width < 2**32 else "long long"
     kernel = Kernel.from_template("window/near")[
         *types, images.channels, thread_elements, rows, aligned, mode == _CONSTANT, index
     ]
-    launch = config(images.batch * across * down, (32, _WARPS))
+    launch = config(images.batch * across * down, (32, warps))
     numbers = images.height, width, mode, fill, weights
     return Pass(Job((), (), kernel, launch, numbers=numbers), result)
 
@@ -250,11 +266,16 @@ def far_pass(
     """
     batch, height, width, channels = pixels.images
     number = number_type(pixels.dtype, weights is None)
-    rows = _FAR_ROWS if size[0] > 1 else 1
+    rows, warps = _FAR.point(
+        f"{fold.removeprefix('cudakit::')} of {size[0]} × {size[1]}, {pixels.dtype}",
+        pixels.images.size,
+        pixels.device,
+        (_FAR_ROWS if size[0] > 1 else 1, _FAR_WARPS),
+    )
     kernel = Kernel.from_template("window/any")[spelling(pixels.dtype), spelling(result), number, fold, rows]
     numbers = height, width, channels, *size, *pixels.border, scale
-    blocks = batch * -(-width * channels // 32) * -(-height // (_FAR_WARPS * rows))
-    launch = config(blocks, (32, _FAR_WARPS))
+    blocks = batch * -(-width * channels // 32) * -(-height // (warps * rows))
+    launch = config(blocks, (32, warps))
     return Pass(Job((), (), kernel, launch, numbers=numbers), result, weights, True)
 
 
@@ -269,7 +290,7 @@ def filtered(
     place, (x,) = array_place(op, stream, ("image", image))
     check_dtype(op, x.dtype)
     border = border_of(op, *outside, x.dtype, valid)
-    pixels = Pixels(images_of(op, x.shape, integers(op, "axes", axes)), x.dtype, border, 16)
+    pixels = Pixels(images_of(op, x.shape, integers(op, "axes", axes)), x.dtype, border, 16, place.device)
     x = contiguous(place, x)
     to = target(op, place, out, x.shape, plan(pixels)[-1].dtype, x, contiguous=True)
     passes = plan(pixels._replace(alignment=place.alignment(x, to.written)))
@@ -521,7 +542,7 @@ def _gaussian(size: int, sigma: float | None, in_bytes: bool) -> tuple[float, ..
     return tuple(float(number) for number in (_ONE - 2 * sum(rounded), *rounded[::-1]))
 
 
-@functools.lru_cache(1024)
+@planned(1024)
 def _smoothing(op: str, weights: tuple[tuple[float, ...], ...], scale: float, pixels: Pixels) -> tuple[Pass, ...]:
     """Return the passes that blur an image by symmetric weights down the rows and along the columns.
 
@@ -554,7 +575,7 @@ def _smoothing(op: str, weights: tuple[tuple[float, ...], ...], scale: float, pi
     )
 
 
-@functools.lru_cache(1024)
+@planned(1024)
 def _sobel(axis: int | None, pixels: Pixels) -> tuple[Pass, ...]:
     check_window("sobel", pixels.images, (3, 3))
     dtype = pixels.dtype
@@ -563,7 +584,7 @@ def _sobel(axis: int | None, pixels: Pixels) -> tuple[Pass, ...]:
     return (near_pass(pixels, result, window, NO_WEIGHTS, 3),)
 
 
-@functools.lru_cache(1024)
+@planned(1024)
 def _weighed(weights: tuple[float, ...], size: tuple[int, int], pixels: Pixels) -> tuple[Pass, ...]:
     images, dtype = pixels.images, pixels.dtype
     check_window("convolve2d", images, size)
@@ -680,14 +701,14 @@ def dilate(
     return filtered("dilate", image, axes, out, stream, (mode, value), plan)
 
 
-@functools.lru_cache(1024)
+@planned(1024)
 def _median(pixels: Pixels) -> tuple[Pass, ...]:
     check_window("median3", pixels.images, (3, 3))
     window = f"cudakit::median<{number_type(pixels.dtype, True)}, {pixels.images.channels}>"
     return (near_pass(pixels, pixels.dtype, window, NO_WEIGHTS, 3),)
 
 
-@functools.lru_cache(1024)
+@planned(1024)
 def _extremes(op: str, pick: str, size: tuple[int, int], pixels: Pixels) -> tuple[Pass, ...]:
     images, dtype, pick = pixels.images, pixels.dtype, f"cudakit::{pick}"
     check_window(op, images, size)

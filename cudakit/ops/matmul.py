@@ -12,6 +12,8 @@ from cudakit.arrays.layout import merged, span, steps_of
 from cudakit.arrays.output import as_dtype, as_number, target
 from cudakit.arrays.place import ArrayPlace, array_place, busy_blocks, device_limits
 from cudakit.arrays.repeated import repeated
+from cudakit.arrays.tunable import Choice as TunedChoice
+from cudakit.arrays.tunable import planned
 from cudakit.errors import ArgumentError, shortened
 from cudakit.jit.load.config import config
 from cudakit.ops.copies import Ints, copy_job, delivered
@@ -48,6 +50,12 @@ class Tile(NamedTuple):
     blocks: int = 1
     rate: float = 1.0
 
+    @property
+    def name(self) -> str:
+        """The extents as text, by which tables of tuned points name them."""
+        thread = "" if self.thread == (0, 0) else f", threads of {self.thread[0]} × {self.thread[1]}"
+        return f"{self.m} × {self.n} × {self.k}, {self.warps[0]} × {self.warps[1]} warps{thread}"
+
 
 #: By what multiplies, as measured on an H200 (`benchmarks/results/products-h200.md`), greatest first.
 TABLE = {
@@ -67,6 +75,38 @@ TABLE = {
     "tensor4": (Tile(128, 128, 32, (2, 2), blocks=2), Tile(64, 64, 32, (2, 2), stages=4, blocks=2, rate=0.6)),
     "float64": (Tile(128, 128, 16, (2, 4)), Tile(64, 64, 16, (2, 2), stages=4, blocks=2, rate=0.85)),
 }
+#: Further tiles, for cards on which they were measured to be faster.
+_FURTHER = {
+    "float32": (
+        Tile(64, 128, 16, (2, 2), (8, 8)),
+        Tile(128, 128, 8, (4, 2), (8, 8)),
+        Tile(128, 128, 16, (4, 2), (8, 8)),
+        Tile(64, 64, 8, (2, 2), (4, 8)),
+    ),
+    "tensor8": (Tile(128, 256, 64, (2, 4)), Tile(128, 64, 128, (2, 2)), Tile(64, 128, 128, (2, 2))),
+    "tensor2": (
+        Tile(128, 256, 32, (2, 4)),
+        Tile(128, 128, 64, (2, 2)),
+        Tile(128, 64, 64, (2, 2)),
+        Tile(64, 128, 64, (2, 2)),
+    ),
+    "tensor4": (
+        Tile(128, 256, 16, (2, 4)),
+        Tile(128, 128, 16, (2, 2)),
+        Tile(128, 64, 32, (2, 2)),
+        Tile(64, 128, 32, (2, 2)),
+    ),
+    "float64": (Tile(64, 128, 16, (2, 2)), Tile(128, 64, 16, (2, 2)), Tile(64, 64, 16, (2, 4))),
+}
+_TILES = {row: {tile.name: tile for tile in (*TABLE[row], *_FURTHER.get(row, ()))} for row in TABLE}
+_CHOICES = {
+    row: TunedChoice(f"matmul of {row}", {"tile": (*tiles,), "stages": (2, 3, 4, 5), "blocks": (1, 2, 3, 4)})
+    for row, tiles in _TILES.items()
+}
+#: Bytes of an element at most, by rows of `TABLE`.
+_BYTES = {"float32": 4, "wide": 16, "narrow": 4, "tensor8": 1, "tensor2": 2, "tensor4": 4, "float64": 8}
+#: Products whose extents are further apart are made by the estimate alone.
+_SQUARE = 4
 
 
 class Multiplier(NamedTuple):
@@ -137,12 +177,29 @@ class Choice(NamedTuple):
     why: str
 
 
-@functools.lru_cache(1024)
+@planned(1024)
 def choose(row: str, batches: int, m: int, n: int, k: int, device: int | str) -> Choice:
-    """Return the tile with which the multiprocessors finish first.
+    """Return the tuned tile of this card, or the one with which the multiprocessors finish first.
 
     On the emulator, which runs blocks in turn: the smallest tile.
     """
+    default = _estimated(row, batches, m, n, k, device)
+    if not 0 < max(m, n, k) <= _SQUARE * min(m, n, k):
+        return default
+    tiles, tile = _TILES[row], default.tile
+    name, stages, blocks = _CHOICES[row].point(
+        "square",
+        batches * m * n * k,
+        device,
+        (tile.name, tile.stages, tile.blocks),
+        fits=lambda tile, stages: stages * _stage_bytes(tiles[tile], _BYTES[row]) <= device_limits(device).shared_bytes,
+    )
+    tuned = tiles[name]._replace(stages=stages, blocks=blocks)
+    return default if tuned[:-1] == tile[:-1] else Choice(tuned, "tuned for this card")
+
+
+def _estimated(row: str, batches: int, m: int, n: int, k: int, device: int | str) -> Choice:
+    """Return the tile with which the multiprocessors finish first, by the rates of `TABLE`."""
     units, table = busy_blocks(device), TABLE[row]
     if units == 1:
         return Choice(table[-1], "the smallest, on the emulator")
@@ -156,6 +213,11 @@ def choose(row: str, batches: int, m: int, n: int, k: int, device: int | str) ->
     best = min(table, key=time)
     used = batches * m * n / (rounds(best) * units * best.blocks * best.m * best.n)
     return Choice(best, f"{rounds(best)} rounds of {best.blocks} on {units} multiprocessors, {used:.0%} of use")
+
+
+def _stage_bytes(tile: Tile, itemsize: int) -> int:
+    """Return the most bytes of shared memory that the tiles of A and B take in any layout."""
+    return (tile.m + tile.n) * tile.k * itemsize + 32 * max(tile.m + tile.n, 2 * tile.k)
 
 
 class Side(NamedTuple):

@@ -63,8 +63,9 @@ def sum(
         float32, other dtypes in the result's dtype.
 
         The sum is a tree over a thread's registers, a running sum of each thread, and a tree over threads and
-        blocks. The order depends only on shape, strides and the number of multiprocessors. Every run on every
-        stream of a device therefore gives the same bits. The emulator always has 16 multiprocessors.
+        blocks. The order depends only on shape, strides, the number of multiprocessors and the tuned points of the
+        card. Every run on every stream of a device therefore gives the same bits. The emulator always has 16
+        multiprocessors, and no tuned points.
 
     Raises
     ------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, NamedTuple
@@ -13,11 +12,15 @@ from cudakit.arrays.layout import Axis, axes_of, integers, without
 from cudakit.arrays.output import as_number, check_holds, target
 from cudakit.arrays.place import array_place, multiprocessors_of
 from cudakit.arrays.plans import Job, ReductionTask, array_of, plan_reduction, views_or_none
+from cudakit.arrays.tunable import planned
 from cudakit.errors import ArgumentError
 from cudakit.generate.ufuncs import Ufunc
 from cudakit.kernel.kernel import Kernel
 from cudakit.ops.copies import delivered
 from cudakit.types.checked import flag
+
+#: Reductions whose tuned points are those of another one, which does the same with other numbers.
+_LIKE = {"prod": "sum", "mean": "sum", "min": "max", "argmin": "argmax", "all": "any"}
 
 
 class Reducer(NamedTuple):
@@ -85,7 +88,7 @@ class NamedReduction:
         self, op: str, choose: Callable[..., Reducer], inputs: tuple[str, ...] = ("x",), combine: Ufunc | None = None
     ) -> None:
         self._op, self._choose, self._inputs, self._combine = op, choose, inputs, combine
-        self._job_of = functools.lru_cache(4096)(self._job)
+        self._job_of = planned(4096)(self._job)
 
     def __call__(
         self,
@@ -151,7 +154,9 @@ class NamedReduction:
         if prod(target) == 0:
             return Job(target, (reducer.dtype,), most=most)
         arrays = [array_of(op, layout, shape) for layout in layouts]
-        task = ReductionTask(arrays, reducer.state_bytes, multiprocessors_of(device), 8)
+        form = f"{_LIKE.get(op, op)} {', '.join(map(str, dtypes))}"
+        tuned = form, prod(shape), device
+        task = ReductionTask(arrays, reducer.state_bytes, multiprocessors_of(device), 8, tuned=tuned)
         launch = plan_reduction(task, shape, axes, reducer.in_order)
         name = "reduced" if len(layouts) == 1 else "reduced_together"
         kernel = Kernel.from_template(f"reduce/{name}")[(*dtypes, reducer.dtype, reducer.name, launch.how)]

@@ -14,6 +14,7 @@ from cudakit.arrays.layout import axis_of, integers, one_axis
 from cudakit.arrays.output import Target, as_dtype, check_apart, target
 from cudakit.arrays.place import ArrayPlace, array_place, device_limits, multiprocessors_of
 from cudakit.arrays.repeated import repeated
+from cudakit.arrays.tunable import Choice, planned
 from cudakit.errors import ArgumentError, shortened
 from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
@@ -41,6 +42,11 @@ _SHAPES = {
     (4, True): (21, 384, 2),
     (8, True): (14, 384, 2),
 }
+_DIGITS_SHAPE = Choice(
+    "sort",
+    {"items": (8, 11, 14, 17, 21, 24, 28, 32), "block": (256, 320, 384, 512), "resident": (1, 2, 3, 4)},
+    where=lambda items, block, resident: items * block <= 12 << 10 and block * resident <= 1536,
+)
 #: Rows of fewer tiles than this have such that the last one is about as full as the others, by so many keys a thread.
 _EVEN, _STEP = 6, 4
 #: Keys a thread of the kernel that counts; threads, blocks a multiprocessor and bytes of counters for few keys, and for
@@ -201,14 +207,16 @@ def _row_pass(op: str, order: str, sorting: Sorting, rows: int, size: int) -> tu
     return _Pass(kernel, config(rows, block)), ()
 
 
-@functools.lru_cache(4096)
+@planned(4096)
 def _plan(op: str, order: str, dtype: np.dtype, sorting: Sorting, rows: int, size: int, device: int | str) -> _Plan:
     word = np.dtype(np.uint32 if size < _NARROW else np.uint64)
     carried = sorting.values
     if sorting.is_index:
         carried = np.dtype(np.uint32 if size <= 1 << 32 else np.uint64)
     widest = max(dtype.itemsize, 0 if carried is None else carried.itemsize)
-    items, block, resident = _SHAPES[widest, carried is not None]
+    form = f"{dtype.itemsize} bytes{'' if carried is None else f' with {carried.itemsize}'}"
+    default = _SHAPES[widest, carried is not None]
+    items, block, resident = _DIGITS_SHAPE.point(form, rows * size, device, default)
     tiles = -(-size // (block * items))
     if tiles < _EVEN:
         items = min(items, -(-size // (block * tiles * _STEP)) * _STEP)

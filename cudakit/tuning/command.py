@@ -21,6 +21,10 @@ _BAR = 20
 def run(options: argparse.Namespace) -> int:
     """Carry out ``cudakit tune``. Return the exit status."""
     folder = records()
+    if options.ops or options.dtype:
+        raise CudakitError(
+            f"{' '.join(options.ops) or '--dtype'} belongs to ops: cudakit tune ops OP …; a kernel is one FILE.py:NAME"
+        )
     if options.list:
         return _list(folder, options.json)
     if options.export_to is not None:
@@ -34,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     chosen = {name: value for name, value in changes.items() if value is not None}
     if options.objective is not None:
         chosen["objective"] = options.objective.split(",")
-    results = kernel.search(None, _sizes(options.sizes), _json if options.json else _bar, **chosen)
+    results = kernel.search(None, sizes_of(options.sizes), json_line if options.json else bar, **chosen)
     for size, tuned in results.items():
         if options.json:
             print(json.dumps({"size": size, **tuned.to_dict()}, default=str))
@@ -66,7 +70,7 @@ def _kernel(text: str | None) -> TunedKernel:
     return kernel
 
 
-def _sizes(text: str) -> list[Any]:
+def sizes_of(text: str) -> list[Any]:
     """Return the sizes of an option, such as ``1000,1000000`` and ``64x64,128x128``."""
     try:
         rows = [tuple(map(int, size.split("x"))) for size in text.split(",") if size]
@@ -89,12 +93,12 @@ def _list(folder: Records, as_json: bool) -> int:
     return 0
 
 
-def _json(progress: Progress) -> None:
+def json_line(progress: Progress) -> None:
     """Write a candidate as a line of JSON."""
     print(json.dumps(dataclasses.asdict(progress.candidate), default=str), flush=True)
 
 
-def _bar(progress: Progress) -> None:
+def bar(progress: Progress) -> None:
     """Draw a bar on a terminal: candidates tried, the best so far, the time left."""
     if not sys.stderr.isatty():
         return
@@ -102,5 +106,5 @@ def _bar(progress: Progress) -> None:
     best = progress.best
     words = "none right yet" if best is None or best.value is None else f"best {best.value:,.4g}"
     end = "\n" if progress.tried == progress.total else ""
-    bar = f"[{'#' * marks}{'.' * (_BAR - marks)}] {progress.tried}/{progress.total}"
-    print(f"\r{bar}  {words}  {progress.seconds_left:.0f} s left \x1b[K", end=end, file=sys.stderr, flush=True)
+    shown = f"[{'#' * marks}{'.' * (_BAR - marks)}] {progress.tried}/{progress.total}"
+    print(f"\r{shown}  {words}  {progress.seconds_left:.0f} s left \x1b[K", end=end, file=sys.stderr, flush=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -25,36 +26,41 @@ class Ahead:
 
     Parameters
     ----------
-    specialization : callable
-        Returns the specialization of a point.
+    specializations : callable
+        Returns the specializations of a point.
     points : int
         Number of points that the search may ask for.
-    workers : int, optional
+    workers : int or Workers, optional
         Number of worker processes; 0 compiles when a point is asked for. Default: one for each core, at most eight.
+        `Workers` of the caller serve several searches.
     limit_s : float, optional
         Longest time of a compile by a worker, in seconds.
     """
 
     def __init__(
         self,
-        specialization: Callable[[Point], Specialization],
+        specializations: Callable[[Point], Iterable[Specialization]],
         points: int,
-        workers: int | None = None,
+        workers: int | Workers | None = None,
         limit_s: float | None = None,
     ) -> None:
         if workers is None:
             workers = min(os.cpu_count() or 1, _MOST_WORKERS) if points >= _WORTH else 0
-        self._specialization = specialization
-        self._workers = Workers(workers, limit_s)
-        #: Requests of points, by the point; None for one that is in a cache, or has an error.
-        self._requests: dict[Any, Request | None] = {}
-        self._jobs: dict[Any, Future[None]] = {}
+        self._specializations = specializations
+        self._is_own = isinstance(workers, int)
+        self._workers = Workers(workers, limit_s) if isinstance(workers, int) else workers
+        #: Requests of points, by the point, without those that are in a cache; none for a point with an error.
+        self._requests: dict[Any, list[Request]] = {}
+        self._jobs: dict[Any, list[Future[None]]] = {}
 
     def __enter__(self) -> Ahead:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._workers.close(wait=False)
+        if self._is_own:
+            self._workers.close(wait=False)
+        else:
+            self._workers.want([])
 
     @property
     def reach(self) -> int:
@@ -63,29 +69,32 @@ class Ahead:
 
     def first(self, points: Sequence[Point]) -> Point:
         """Return the first of these points that needs no more compile; wait if there is none."""
-        begun = {job: point for point in points if (job := self._jobs.get(_key(point))) is not None}
-        for point in points:
-            job = self._jobs.get(_key(point))
-            if job is None or job.done():
-                return point
-        return begun[next(iter(wait(begun, return_when=FIRST_COMPLETED).done))]
+        while True:
+            open_jobs = []
+            for point in points:
+                jobs = [job for job in self._jobs.get(_key(point), ()) if not job.done()]
+                if not jobs:
+                    return point
+                open_jobs += jobs
+            wait(open_jobs, return_when=FIRST_COMPLETED)
 
     def want(self, points: Iterable[Point]) -> None:
         """Compile the points of these that are in no cache, in this order, before any others."""
         if not self._workers.count:
             return
         keys = {_key(point): point for point in points}
-        self._requests |= {key: self._request(point) for key, point in keys.items() if key not in self._requests}
-        requests = {key: request for key in keys if (request := self._requests[key]) is not None}
-        self._jobs.update(zip(requests, self._workers.want(requests.values()), strict=True))
+        self._requests |= {key: self._absent(point) for key, point in keys.items() if key not in self._requests}
+        jobs = iter(self._workers.want(request for key in keys for request in self._requests[key]))
+        self._jobs.update((key, list(itertools.islice(jobs, len(self._requests[key])))) for key in keys)
 
-    def _request(self, point: Point) -> Request | None:
+    def _absent(self, point: Point) -> list[Request]:
+        """Return the requests of a point that are in no cache."""
         try:
-            request = first_request(self._specialization(point))
+            requests = [first_request(specialization) for specialization in self._specializations(point)]
         except Exception:  # the launch of the point says what is wrong with it
-            return None
-        is_cached = cache_at(request.specialization.options.cache).peek(request) is not None
-        return None if is_cached else request
+            return []
+        rows = {request.key: request for request in requests}.values()
+        return [row for row in rows if cache_at(row.specialization.options.cache).peek(row) is None]
 
     def wait(self, point: Point) -> None:
         """Wait until a point is compiled, if it is being compiled.
@@ -95,9 +104,9 @@ class Ahead:
         CompileError
             The point does not compile.
         """
-        job = self._jobs.pop(_key(point), None)
-        if job is not None and not job.cancelled():
-            job.result()
+        for job in self._jobs.pop(_key(point), ()):
+            if not job.cancelled():
+                job.result()
 
 
 def _key(point: Point) -> tuple[Any, ...]:

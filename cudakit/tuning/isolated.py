@@ -277,7 +277,7 @@ def _sendable(error: Exception) -> Exception:
 
 def _result(trials: Trials, request: str, points: Sequence[Point], *more: Any) -> Any:
     candidates = []
-    with Ahead(trials.specialization, 0, 0) as ahead:
+    with Ahead(trials.specializations, 0, 0) as ahead:
         for point in points:
             former = next((row for row in trials.candidates if row.point == point), None)
             candidates.append(former or trials.evaluate(point, ahead))

@@ -117,10 +117,9 @@ class Trials:
         right = [candidate for candidate in self.candidates if candidate.state == "right"]
         return sorted(right, key=lambda candidate: candidate.value or 0.0)
 
-    def specialization(self, point: Point) -> Specialization:
-        """Return the specialization of a point."""
-        result: Specialization = self.variants.kernel(point).specialization_of(self.stream, *self._arguments)
-        return result
+    def specializations(self, point: Point) -> Sequence[Specialization]:
+        """Return the specializations of a point."""
+        return self.variants.specializations(point, self.stream, self._arguments)
 
     def evaluate(self, point: Point, ahead: Ahead) -> Candidate:
         """Compile, launch, check and measure a point."""
@@ -244,9 +243,13 @@ class Trials:
             No block fits the device.
         """
         try:
-            specialization = self.specialization(candidate.point)
+            specializations = self.specializations(candidate.point)
         except ArgumentError as error:
             raise LaunchError(str(error)) from error
+        for specialization in specializations:
+            self._examine_code(candidate, specialization)
+
+    def _examine_code(self, candidate: Candidate, specialization: Specialization) -> None:
         if specialization.target != "cubin" or specialization.is_tile:
             return
         compiled = compiled_of(specialization)

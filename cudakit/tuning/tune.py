@@ -15,6 +15,7 @@ from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 from cudakit.errors import ArgumentError, CudakitError, shortened
+from cudakit.jit.cache.prewarm import Workers
 from cudakit.places import is_capturing
 from cudakit.places import stream as default_stream
 from cudakit.tuning.candidate import Candidate, none_right, shown
@@ -184,7 +185,7 @@ def tune(
             with make(
                 variants, tuple(arguments), stream, first, check, tolerance, others=others, further=further
             ) as trials:
-                return _tuned(
+                return run_trials(
                     trials, searcher_of(strategy, points, seed), workers, time_limit_s, budget, seed, progress, flops
                 )
         except MemoryError as error:
@@ -271,19 +272,19 @@ def _is_whole(value: Any, least: int) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 
-def _tuned(
+def run_trials(
     trials: Trials,
     strategy: Searcher,
-    workers: int | None,
+    workers: int | Workers | None,
     time_limit_s: float,
     budget: int | timedelta | None,
     seed: int,
     progress: Callable[[Progress], None] | None,
     flops: float,
 ) -> Tuned:
-    """Search, compare the best, confirm the winner."""
+    """Search with trials: evaluate points, compare the best, confirm the winner."""
     clock = clock_mhz(trials.stream)
-    with Ahead(trials.specialization, _count(trials, strategy), workers, time_limit_s) as ahead:
+    with Ahead(trials.specializations, _count(trials, strategy), workers, time_limit_s) as ahead:
         ended = _search(trials, strategy, ahead, budget, progress)
     confirmed = dict[str, str]()
     try:

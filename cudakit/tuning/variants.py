@@ -12,6 +12,7 @@ from cudakit.errors import ArgumentError, CudakitError, LaunchError
 from cudakit.jit.load.config import Config, Cover, as_config, config
 from cudakit.jit.signature.signature import Declarations
 from cudakit.jit.specialise.options import CompileOptions
+from cudakit.jit.specialise.specialise import Specialization
 from cudakit.jit.specialise.spellings import names_of
 from cudakit.memory.host_arrays import HostArray
 from cudakit.tuning.space import Point, Space
@@ -99,6 +100,10 @@ class Variants:
         if self.template:
             kernel = kernel[tuple(slice(name, point[name]) for name in self.template)]
         return kernel
+
+    def specializations(self, point: Point, stream: Any, arguments: Sequence[Any]) -> list[Specialization]:
+        """Return the specializations that a launch of a point needs."""
+        return [self.kernel(point).specialization_of(stream, *arguments)]
 
     def values(self, arguments: Sequence[Any]) -> dict[str, Any]:
         """Return the arguments that `config` takes, by the names of the kernel's parameters."""

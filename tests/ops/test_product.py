@@ -328,6 +328,7 @@ def test_on_an_older_device(dtype: str) -> None:
 def test_which_tiles_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     card = device_limits("sm_90")._replace(multiprocessors=132)
     monkeypatch.setattr(matmul, "busy_blocks", lambda _: card.multiprocessors)
+    monkeypatch.setenv("CUDAKIT_TUNE", "off")
     largest = matmul.choose.__wrapped__("float32", 1, 8192, 8192, 8192, 0).tile
     assert largest == max(matmul.TABLE["float32"], key=lambda each: each.rate)
     assert matmul.choose.__wrapped__("float32", 1, 256, 256, 256, 0).tile.m == 64

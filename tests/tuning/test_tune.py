@@ -176,8 +176,8 @@ def test_a_candidate_over_a_limit_is_known_from_its_machine_code(monkeypatch: py
 
     original = ck.Kernel.plan
     monkeypatch.setattr(ck.Kernel, "plan", plan)
-    cubin = lambda self, point: self.variants.kernel(point).specialization(arch="sm_90")  # noqa: E731
-    monkeypatch.setattr(Trials, "specialization", cubin)
+    cubin = lambda self, point: [self.variants.kernel(point).specialization(arch="sm_90")]  # noqa: E731
+    monkeypatch.setattr(Trials, "specializations", cubin)
     check_of_code(of_code(ck.emulator.stream()), launched)
 
 

@@ -1,0 +1,237 @@
+"""Tuning of ops: right results first, what is kept, the command, and the packaged tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cudakit as ck
+from cudakit.arrays import tunable
+from cudakit.arrays.log import Launched, logging
+from cudakit.arrays.place import array_place, device_limits
+from cudakit.arrays.tunable import Choice, Question, planned, trying
+from cudakit.cli import main
+from cudakit.jit.cache.stages import compiled_of
+from cudakit.ops import tuning
+from cudakit.ops.tuning import Outcome, keep, tune_ops
+from cudakit.ops.tuning_cases import CASES, Case
+from cudakit.tuning.arrays import close
+from cudakit.tuning.kept import records
+
+pytestmark = [pytest.mark.emulator, pytest.mark.filterwarnings("ignore::cudakit.EmulatorWarning")]
+
+#: An op with a choice: one block is slower, and one instance leaves the last element out.
+DOUBLED = ck.Kernel(
+    "template <int LEFT> __global__ void doubled(const float* x, float* y, int n) {"
+    "for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n - LEFT; i += blockDim.x * gridDim.x) y[i] = 2 * x[i]; }"
+)
+CHOICE = Choice("doubled", {"block": (64, 32, 2048), "left": (0, 1)})
+
+
+@planned(8)
+def _launch(size: int, device: int | str) -> tuple[Any, Any]:
+    block, left = CHOICE.point("float32", size, device, (64, 0))
+    return DOUBLED[left], ck.config(1, block)
+
+
+def doubled(x: Any, out: Any, stream: Any) -> Any:
+    """2 x, as an op does it."""
+    place, (x,) = array_place("doubled", stream, ("x", x[0]))
+    result = place.empty(x.shape, x.dtype) if out is None else out
+    kernel, config = _launch(x.size, place.device)
+    place.launch(kernel, config, x, result, x.size)
+    return result
+
+
+CASE = Case(
+    "doubled", doubled, lambda rng, dtype, size: [rng.standard_normal(size).astype(dtype)], ("float32",), (1000,)
+)
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("CUDAKIT_CACHE_DIR", str(tmp_path / "cache"))
+    tunable.renew()
+    yield
+    tunable.renew()
+
+
+def outcome_of(stream: Any, **changes: Any) -> Outcome:
+    options = {"objective": "instructions", "strategy": "exhaustive", "workers": 0, **changes}
+    (outcome,) = tune_ops([CASE], stream=stream, **options)
+    return outcome
+
+
+def test_the_best_point_that_is_right_wins_and_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = ck.emulator.stream()
+    seen: list[Any] = []
+    outcome = outcome_of(stream, progress=seen.append)
+    assert outcome.question == Question("doubled", "float32", 10)
+    assert (outcome.present, outcome.best) == ({"block": 64, "left": 0}, {"block": 32, "left": 0})
+    states = {(row.point["block"], row.point["left"]): row.state for row in outcome.tuned.table}
+    assert states == {(32, 0): "right", (64, 0): "right", (32, 1): "wrong", (64, 1): "wrong",
+                      (2048, 0): "invalid", (2048, 1): "invalid"}  # fmt: skip
+    wrong = next(row for row in outcome.tuned.table if row.state == "wrong")
+    assert "out0[999]" in wrong.why
+    assert outcome.is_better
+    assert len(seen) == 6
+    row = outcome.to_dict()
+    assert row["point"] == outcome.best
+    assert row["ratio"] == round(outcome.values[0] / outcome.values[1], 3)
+    # Outside of the search nothing has changed, until the outcome is kept.
+    assert _launch(1000, stream.arch)[1].block == (64, 1, 1)
+    monkeypatch.setattr(tuning, "card_name", lambda stream: device_limits(stream.arch).name)
+    keep(outcome, stream)
+    assert _launch(1000, stream.arch)[1].block == (32, 1, 1)
+    assert _launch(10_000, stream.arch)[1].block == (64, 1, 1)
+    # The kept point is the present one of the next search, and stays.
+    again = outcome_of(stream)
+    assert again.present == outcome.best
+    assert not again.is_better
+    assert again.to_dict()["point"] is None
+
+
+def test_kept_points_are_exported_and_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = ck.emulator.stream()
+    monkeypatch.setattr(tuning, "card_name", lambda stream: device_limits(stream.arch).name)
+    monkeypatch.setattr(tuning, "is_slower", lambda *rows: True)
+    outcome = Outcome("doubled", Question("doubled", "float32", 10), {"block": 64, "left": 0},
+                      {"block": 32, "left": 0}, (2.0, 1.0), "µs", True, _Result())  # fmt: skip
+    keep(outcome, stream)
+    assert records().export_to(tmp_path / "rows.json") == 1
+    monkeypatch.setenv("CUDAKIT_CACHE_DIR", str(tmp_path / "other"))
+    tunable.renew()
+    assert _launch(1000, stream.arch)[1].block == (64, 1, 1)
+    assert records().import_from(tmp_path / "rows.json") == 1
+    tunable.renew()
+    assert _launch(1000, stream.arch)[1].block == (32, 1, 1)
+    # A damaged file is no row.
+    (file,) = (tmp_path / "other").rglob("*.tuned")
+    file.write_bytes(file.read_bytes()[:-9])
+    records()._memory.clear()
+    tunable.renew()
+    assert _launch(1000, stream.arch)[1].block == (64, 1, 1)
+
+
+class _Result:
+    objective = "time"
+
+
+def test_a_dry_call_launches_nothing() -> None:
+    stream = ck.emulator.stream()
+    x = np.ones(8, np.float32)
+    out = np.zeros_like(x)
+    with logging(is_dry=True) as log:
+        doubled([x], out, stream)
+    (step,) = log.steps
+    assert isinstance(step, Launched)
+    assert step.config.block == (64, 1, 1)
+    assert not out.any()
+
+
+def test_the_command_refuses_what_it_cannot_tune(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cudakit.ops.tuning_command.stream", ck.emulator.stream)
+    for words, message in (
+        ([], "there is no GPU here, and ops are tuned by their time"),
+        (["nothing", "--objective", "instructions"], "nothing to tune of nothing; expected one of sort"),
+        (["sum", "--dtype", "int3", "--objective", "instructions"], "--dtype int3: these ops are tuned for float16"),
+        (["sum", "--sizes", "3x3", "--objective", "instructions"], "numbers of elements"),
+        (["sum", "--sizes", "0", "--objective", "instructions"], "from 1 up"),
+    ):
+        assert main(["tune", "ops", *words]) == 1
+        assert message in capsys.readouterr().err
+    assert main(["tune", "app.py:kernel", "sort"]) == 1
+    assert "sort belongs to ops" in capsys.readouterr().err
+
+
+def test_the_command_shows_a_ranking_and_keeps_none(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cudakit.ops.tuning_command.stream", ck.emulator.stream)
+    monkeypatch.setattr("cudakit.ops.tuning_command.CASES", (CASE,))
+    monkeypatch.setattr(tuning, "_MOST_WORKERS", 0)
+    words = ["tune", "ops", "doubled", "--objective", "instructions", "--strategy", "exhaustive"]
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert "doubled: doubled, float32, 2^10: block=32, left=0: " in out
+    assert "1 of 1 choices are 2% faster or more with another point: shown and not kept" in out
+    assert main([*words, "--json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line.get("state") for line in lines] == [line["state"] for line in lines[:-1]] + [None]
+    assert lines[-1]["choice"] == "doubled"
+    assert lines[-1]["point"] == {"block": 32, "left": 0}
+    assert [*records()] == []
+
+
+# --- packaged tables --------------------------------------------------------------------------------------------------
+
+ROWS = [(table.card, *pair) for table in tunable.tables() for pair in table.rows.items() if pair[1]]
+#: Sizes at which an op with another point runs on the emulator.
+SMALL = {"matmul": 1 << 18, "attention": 1 << 14, "matvec": 1 << 16, "sort": 20_000, "argsort": 20_000}
+
+
+def _asked(case: Case, dtype: str, size: int, points: Any = None) -> dict[Question, Any]:
+    inputs = case.arrays(np.random.default_rng(0), dtype, size)
+    with trying(points or {}) as asked, logging(is_dry=True):
+        case.call(inputs, None, ck.emulator.stream("sm_90"))
+    return asked
+
+
+def test_all_defaults_are_points_of_their_spaces() -> None:
+    sizes = {"matmul": 1 << 21, "attention": 1 << 18}
+    checked = set()
+    for case in CASES:
+        for dtype in case.dtypes:
+            for question, asked in _asked(case, dtype, sizes.get(case.op, 1 << 18)).items():
+                point = dict(zip(asked.choice.values, asked.default, strict=True))
+                assert point in asked.space(), question
+                checked.add(question.choice)
+    assert {"sort", "long rows", "short rows", "columns", "attention", "stencil", "filter"} <= checked
+
+
+def test_each_row_of_a_table_is_of_a_known_card_and_ratio() -> None:
+    for path in tunable.FOLDER.glob("*.json"):
+        parts = json.loads(path.read_text(encoding="utf-8"))
+        assert parts["model"] in parts["card"]
+        for row in parts["rows"]:
+            assert (row["point"] is None) or (row["ratio"] >= tuning.WORTH and row["µs"][0] > row["µs"][1]), row
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("card", "question", "point"), ROWS, ids=lambda value: str(value)[:60])
+def test_each_row_is_asked_for_compiles_and_is_right(card: str, question: Question, point: dict[str, Any]) -> None:
+    calls = [
+        (case, dtype, size)
+        for case in CASES
+        for dtype in case.dtypes
+        for size in case.sizes
+        if question in _asked(case, dtype, size)
+    ]
+    assert calls, "no call asks for this row"
+    case, dtype, size = calls[0]
+    stream = ck.emulator.stream("sm_90")
+    inputs = case.arrays(np.random.default_rng(0), dtype, size)
+    choice = _asked(case, dtype, size)[question].choice
+    values = choice.values_of(point)
+    with trying({question: values}), logging(is_dry=True) as log:
+        case.call(inputs, None, stream)
+    launches = [step for step in log.steps if isinstance(step, Launched)]
+    assert launches
+    for step in launches:
+        specialization = step.kernel.specialization_of(stream, *step.arguments)
+        assert compiled_of(specialization._replace(target="cubin")).code
+    small = SMALL.get(case.op, 1 << 13)
+    inputs = case.arrays(np.random.default_rng(1), dtype, small)
+    points = {other: values for other in _asked(case, dtype, small) if other.choice == question.choice}
+    assert points
+    expected = case.call(inputs, None, stream)
+    with trying(points):
+        result = case.call(inputs, None, stream)
+    assert close(expected, result).all()
