@@ -40,6 +40,7 @@ _PURPOSES: Final = {
     "dask": "ck.scale on Dask",
     "ray": "ck.scale on Ray",
     "optuna": "ck.tune by a study of Optuna",
+    "sign": "sign bundles, and require a signature",
     "examples": "run the example programs",
 }
 _HEADERS: Final = {

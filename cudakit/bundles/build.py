@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import cudakit as ck
 from cudakit.bundles import spec
-from cudakit.errors import CudakitError
+from cudakit.errors import CompileWarning, CudakitError
 from cudakit.jit.bundle.file import Entry
 from cudakit.jit.cache import bundled
 from cudakit.jit.cache.prewarm import compile_all
@@ -57,12 +59,26 @@ def _specializations(instance: spec.Instance) -> Iterable[Specialization]:
 
 def _entry(specialization: Specialization) -> Entry:
     compiled, read = compiled_here(specialization)
+    if b"_INTERNAL_" in compiled.code:
+        # The compiler makes names of this process; with a seed they are the same in each.
+        options = specialization.options
+        seed = {"frandom_seed": specialization.source.digest[:16], **dict(options.extra)}
+        compiled, read = compiled_here(specialization._replace(options=options.replace(extra=seed)))
     entry = bundled.entry_of(specialization, read, compiled)
     if entry is None:
         raise CudakitError(
             f"{specialization.source.name}: {specialization.title} depends on files that other machines may not have: "
             "headers outside of include_paths and the source's folder, or a name of a header that a macro makes"
         )
+    folders = [specialization.source.folder, *specialization.options.include_paths]
+    for folder in (str(folder) for folder in folders if folder is not None):
+        if folder.encode() in compiled.code:
+            warnings.warn(
+                f"the code of {specialization.title} names the folder {folder}, by assert or __FILE__ in a header: "
+                "other folders give other bytes",
+                CompileWarning,
+                stacklevel=2,
+            )
     return entry
 
 
@@ -77,7 +93,7 @@ def _manifest(path: Path, instances: Iterable[spec.Instance], sources: Iterable[
         "cudakit": ck.__version__,
         "compiler": {"NVRTC": compiler_identity(), "cuda.core": headers.core_version()},
         "spec": {"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()},
-        "sources": sorted({(origin.name, origin.digest) for origin in sources}),
+        "sources": sorted({(origin.name.removeprefix(f"{os.devnull}/"), origin.digest) for origin in sources}),
         "archs": sorted({arch for instance in instances for arch in instance.archs}),
         "ptx": sorted({arch for instance in instances for arch in instance.ptx}),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -90,6 +91,42 @@ def test_a_process_without_compiler_and_parser(bundle: Path, tmp_path: Path, mon
     command = [sys.executable, "-c", PROGRAM, str(bundle.with_name("scale.cu")), str(bundle)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert (ran.stdout, ran.stderr) == ("[2. 2. 2. 2.]\n", "")
+
+
+AWKWARD = """#include <cassert>
+#include <mine/by.cuh>
+namespace { __device__ int hidden; }
+static __device__ int more[4];
+template <typename T> __global__ void k(T* x) {
+    assert(x != nullptr);
+    hidden = more[threadIdx.x & 3] += 1;
+    x[0] = BY + hidden;
+}
+"""
+
+
+@pytest.mark.slow
+def test_two_builds_give_the_same_bytes(tmp_path: Path) -> None:
+    """In other folders, with other times, hash seeds and caches: also of names that the compiler makes."""
+    for number, folder in enumerate((tmp_path / "a", tmp_path / "b" / "deeper")):
+        (folder / "include" / "mine").mkdir(parents=True)
+        (folder / "include" / "mine" / "by.cuh").write_text("#define BY 3\n")
+        (folder / "k.cu").write_text(AWKWARD)
+        (folder / "kernels.toml").write_text(
+            'archs = ["sm_80", "sm_90"]\noptions = {include_paths = ["include"]}\n'
+            'kernels = [{file = "k.cu", product = {T = ["float", "double"]}}]\n'
+        )
+        os.utime(folder / "k.cu", (number * 1e9, number * 1e9))
+        environment = {"CUDAKIT_CACHE_DIR": str(folder / "cache"), "PYTHONHASHSEED": str(number)}
+        subprocess.run(
+            [sys.executable, "-m", "cudakit", "bundle", "build", "kernels.toml" if number else "a/kernels.toml"],
+            env={**os.environ, **environment},
+            cwd=folder if number else tmp_path,
+            check=True,
+        )
+    first = (tmp_path / "a" / "kernels.ckb").read_bytes()
+    assert first == (tmp_path / "b" / "deeper" / "kernels.ckb").read_bytes()
+    assert str(tmp_path).encode() not in first
 
 
 def test_the_command(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -247,6 +247,24 @@ class BundleFile:
             for number in range(*self._records(bucket)):
                 yield self._entry(number)
 
+    def verify(self) -> None:
+        """Read all of the file.
+
+        Raises
+        ------
+        ArgumentError
+            If any part is damaged.
+        """
+        _ = self.manifest
+        for _ in self:
+            pass
+
+    def with_signature(self, signature: Signature) -> bytes:
+        """Return the bytes of the file with another signature."""
+        block = signature.public_key + signature.signature
+        block += hashlib.sha256(block).digest()
+        return self._data[: self._signed_at] + block + self._data[self._manifest_at :]
+
     def _records(self, bucket: int) -> tuple[int, int]:
         """Return the numbers of a bucket's first record and of the first one after it. The records are verified."""
         at = _HEAD.size + bucket * _BUCKET.size

@@ -72,6 +72,10 @@ def use_bundle(path: str | Path, *, compile: Compile = "missing", key: str | Pat
     if not is_one_of(compile, ("never", "missing")):
         raise ArgumentError(f"use_bundle: compile is 'never' or 'missing', got {shortened(compile)}")
     file = BundleFile(path_of("use_bundle: path", path))
+    if key is not None:
+        from cudakit.jit.bundle.signature import require_signature  # takes another package
+
+        require_signature(file, key)
     bundle = Bundle(file, compile)
     _used.insert(0, bundle)
     return bundle
