@@ -11,12 +11,14 @@ import ctypes
 import errno
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import subprocess
 
 _IS_WINDOWS: Final = sys.platform == "win32"
 _BINARY: Final = getattr(os, "O_BINARY", 0)
@@ -130,6 +132,8 @@ def end(process: subprocess.Popen[Any]) -> None:
     if not _IS_WINDOWS:
         os.killpg(process.pid, signal.SIGKILL)
         return
+    import subprocess  # only a program that has started one gets here
+
     with contextlib.suppress(OSError):
         taskkill = os.path.join(_system_folder(), "taskkill.exe")
         subprocess.run([taskkill, "/T", "/F", "/PID", str(process.pid)], capture_output=True, check=False)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudakit.types.scalars import constant
+from cudakit.types.constants import constant
 
 pytestmark = pytest.mark.emulator
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from cudakit.errors import CompileError
-from cudakit.jit.source import headers
+from cudakit.jit.source import headers, host_headers
 from cudakit.jit.source.headers import header_of
 from cudakit.jit.source.preprocessor import conditions_around
 from cudakit.jit.source.source import Source
@@ -312,7 +312,8 @@ def _left_out(source: Source) -> list[str]:
     names = [
         header
         for header in source.left_out
-        if not headers.is_host_header(header) or (headers.is_host_library(header) and headers.wheel_for(header) is None)
+        if not host_headers.is_host_header(header)
+        or (host_headers.is_host_library(header) and headers.wheel_for(header) is None)
     ]
     if not names:
         return []
@@ -406,7 +407,7 @@ def _header_hint(header: str) -> str:
             f"hint: <{header}> comes with the wheel {wheel}: pip install 'cudakit[cu13]' (or [cu12]), "
             f"or pip install {wheel}"
         )
-    if headers.is_host_header(header):
+    if host_headers.is_host_header(header):
         return (
             f"hint: <{header}> is the host's, and NVRTC takes device code only: leave it out, or put "
             "#ifndef __CUDACC_RTC__ around it"

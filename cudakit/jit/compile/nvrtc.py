@@ -16,7 +16,7 @@ from cudakit.errors import CompileError, CompileWarning, TemplateError
 from cudakit.jit.compile import worker
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.source import closure, headers
-from cudakit.jit.source.preprocessor import escaped
+from cudakit.jit.source.source import escaped
 from cudakit.jit.specialise.options import CompileOptions, unknown_arch
 from cudakit.jit.specialise.specialise import GENERATED, Specialization
 from cudakit.streams.process import Occupied

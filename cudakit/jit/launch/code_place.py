@@ -22,7 +22,6 @@ from cudakit.streams import devices
 from cudakit.types import structs
 from cudakit.types.arguments import Argument, Evidence, components, describe
 from cudakit.types.cpp import CppType, Named, is_tensor, tensor_arguments, vector, without_const
-from cudakit.types.scalars import constant
 from cudakit.types.tensors import layout_of
 
 
@@ -140,7 +139,12 @@ def describe_call(
 
 def defaults_of(signature: Signature) -> dict[str, Any]:
     """Return the values of C++ default arguments that are constants, by parameter."""
-    read = {p.name: constant(p.default) for p in signature.parameters or () if p.name and p.default is not None}
+    texts = {p.name: p.default for p in signature.parameters or () if p.name and p.default is not None}
+    if not texts:
+        return {}
+    from cudakit.types.constants import constant  # late: few kernels have defaults
+
+    read = {name: constant(text) for name, text in texts.items()}
     return {name: value[0] for name, value in read.items() if value is not None}
 
 

@@ -18,7 +18,7 @@ from cudakit.jit.signature.missing import Conditionals, undeclared
 from cudakit.jit.source import preprocessor
 from cudakit.jit.source.flatten import MISSING, flatten
 from cudakit.jit.source.headers import headers_of
-from cudakit.jit.source.source import Source
+from cudakit.jit.source.source import Source, escaped
 from cudakit.types.cpp import closing_angle, split_arguments
 
 _WORD: Final = re.compile(r"[A-Za-z_]\w*")
@@ -81,7 +81,7 @@ def device_part(source: Source, folders: Iterable[str], defined: Iterable[str] =
     if not cutter.used.isdisjoint(_GNU_WORDS):
         includes += "#include <cudakit/gnu.cuh>\n"
     namespaces = "".join(f"{namespace}\n" for namespace in cutter.namespaces())
-    text = f'{includes}{namespaces}#line 1 "{preprocessor.escaped(source.name)}"\n{device_text}'
+    text = f'{includes}{namespaces}#line 1 "{escaped(source.name)}"\n{device_text}'
     return replace(source, text=text, host_code="skip", left_out=left_out, whole=source, origin=None)
 
 

@@ -19,16 +19,16 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cudakit.errors import TemplateError
-from cudakit.jit.source import headers
+from cudakit.jit.source import headers, host_headers
 from cudakit.jit.source.preprocessor import (
     DIRECTIVE,
     Conditions,
     blank,
-    escaped,
     is_guard,
     without_comments,
     without_literals,
 )
+from cudakit.jit.source.source import escaped
 
 _NAME: Final = re.compile(r"""\s*(?:"([^"\n]+)"|<([^>\n]+)>)""")
 #: Replaces the ``#include`` of a missing header that device code may need; its name follows.
@@ -86,16 +86,16 @@ class _Flattener:
             if word == "include" and not was_dead and (target := _NAME.match(text, match.start(2))):
                 header = target[1] or target[2]
                 path = self._project_header(header, folder if target[1] else None)
-                if path or not headers.is_for_device(header):
+                if path or not host_headers.is_for_device(header):
                     parts.append(text[behind : match.start()])
                     behind = match.end()
                 if path:
                     line = plain.count("\n", 0, match.end()) + 2
                     if new := self._written_out(path, within):
                         parts.append(f'{new}\n#line {line} "{escaped(name)}"')
-                elif not headers.is_for_device(header):
+                elif not host_headers.is_for_device(header):
                     self.left_out[header] = None
-                    parts.append("" if headers.is_host_header(header) else f"{MISSING} {target[0].strip()}")
+                    parts.append("" if host_headers.is_host_header(header) else f"{MISSING} {target[0].strip()}")
                 continue
             # A text in quotes belongs to a pragma.
             conditions.read(word, text[match.start(2) : match.end(2)], is_guard(match, following))
@@ -111,9 +111,9 @@ class _Flattener:
         """Return the path of the project's own header of this name, or None."""
         if folder and os.path.isfile(path := os.path.normpath(os.path.join(folder, header))):
             return path
-        for place in () if headers.is_host_library(header) else self.folders:
+        for place in () if host_headers.is_host_library(header) else self.folders:
             path = os.path.normpath(os.path.join(place, header))
-            is_cuda_header = headers.name_is_for_device(header) and headers.is_toolkit_folder(place)
+            is_cuda_header = host_headers.name_is_for_device(header) and headers.is_toolkit_folder(place)
             if not is_cuda_header and os.path.isfile(path):
                 return path
         return None

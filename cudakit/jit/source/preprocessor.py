@@ -54,11 +54,6 @@ def _blank_literal(match: re.Match[str]) -> str:
     return literal
 
 
-def escaped(name: str) -> str:
-    """Escape a file's name for the quotes of a ``#line``."""
-    return name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
-
-
 _DEFINED: Final = re.compile(r"defined\s*(?:\(\s*(\w+)\s*\)|(\w+))")
 _GUARD: Final = re.compile(rf"!\s*{_DEFINED.pattern}")
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")

@@ -196,3 +196,8 @@ def from_template(concept: str) -> Source:
         names = ", ".join(name for name in listed if _lies_in(folder, name))
         raise TemplateError(f"no packaged template {shortened(concept)}; there are: {names or 'none'}")
     return from_file(folder / f"{concept}.cuh")
+
+
+def escaped(name: str) -> str:
+    """Escape a file's name for the quotes of a ``#line``."""
+    return name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")

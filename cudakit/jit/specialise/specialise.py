@@ -18,8 +18,7 @@ import numpy as np
 
 from cudakit.errors import ArgumentError, TemplateError
 from cudakit.jit.signature.signature import Declarations, Signature, Symbol
-from cudakit.jit.source.preprocessor import escaped
-from cudakit.jit.source.source import Source
+from cudakit.jit.source.source import Source, escaped
 from cudakit.jit.specialise.deduce import COMPLEX_TEMPLATES, Deduced, substitute
 from cudakit.jit.specialise.options import CompileOptions, Target, check_target
 from cudakit.jit.specialise.spellings import Names, TypeBook, names_of

@@ -9,7 +9,7 @@ from support.places import to_host
 
 import cudakit as ck
 from cudakit.jit.signature.host_code import device_part
-from cudakit.jit.source import headers, source
+from cudakit.jit.source import headers, host_headers, source
 
 PROGRAM = r"""
 #include <iostream>
@@ -372,8 +372,8 @@ def test_headers_of_the_hosts_libraries(
     if place == "toolkit":
         folders = (*headers.toolkit_folders(), tmp_path)
         monkeypatch.setattr(headers, "toolkit_folders", lambda: folders)
-        for function in (headers.search_folders, headers.is_for_device):
-            monkeypatch.setattr(headers, function.__name__, function.__wrapped__)
+        for module, function in ((headers, headers.search_folders), (host_headers, host_headers.is_for_device)):
+            monkeypatch.setattr(module, function.__name__, function.__wrapped__)
     options = ck.CompileOptions(include_paths=[tmp_path] if place == "project" else [])
     x = xp.ones(1, "c8")
     ck.Kernel(LIBRARIES, options=options, host_code="skip")(stream, ck.config(1, 1), x)
