@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import re
 import reprlib
 import typing
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -83,11 +85,101 @@ def _shortened_message(message: typing.Any) -> typing.Any:
     return f"{message[: _MOST_OF_MESSAGE // 2]} … {message[-_MOST_OF_MESSAGE // 2 :]}"
 
 
+_VERB: typing.Final = re.compile("^(takes|must be|is) ")
+
+
+class Access(NamedTuple):
+    """What a thread did at a line of a kernel, as a fault has it. A field is None or empty if it is not known.
+
+    Attributes
+    ----------
+    use : str
+        ``reads``, ``writes``, or empty for an instruction that accesses no memory, such as a barrier.
+    file, line
+        File and line in the user's own source.
+    block, thread
+        Indices (x, y, z) of the thread in the grid and in its block.
+    """
+
+    use: str = ""
+    file: str = ""
+    line: int = 0
+    block: tuple[int, int, int] | None = None
+    thread: tuple[int, int, int] | None = None
+
+
+class Details(NamedTuple):
+    """The parts of an error's message, for programs. A part is empty if the error has none, or if it is not known.
+
+    Attributes
+    ----------
+    kind : str
+        Category of the error, as in `cudakit.reports.KINDS`. Empty: that of the error's class.
+    kernel, template_arguments
+        Name of the kernel, and the arguments of its specialization, such as ``float, 256``.
+    parameter : str
+        Parameter of the kernel or function.
+    file, line, column
+        Place in the user's own source; columns count from 1.
+    text : str
+        Message of one of several errors of a compiler.
+    expected, got, advice
+        What was expected, what came instead, and what to do.
+    accesses : tuple of Access
+        The access at fault, and for a race the other one.
+    """
+
+    kind: str = ""
+    kernel: str = ""
+    template_arguments: str = ""
+    parameter: str = ""
+    file: str = ""
+    line: int = 0
+    column: int = 0
+    text: str = ""
+    expected: str = ""
+    got: str = ""
+    advice: str = ""
+    accesses: tuple[Access, ...] = ()
+
+    def filled(self, parts: typing.Mapping[str, typing.Any]) -> Self:
+        """Return the details with `parts` in place of those that are empty."""
+        return self._replace(**{name: part for name, part in parts.items() if part and not getattr(self, name)})
+
+
+def named(title: str) -> dict[str, str]:
+    """Return the fields of `Details` that a kernel's name has, such as ``saxpy<float>``."""
+    kernel, _, arguments = title.partition(", launched by ")[0].partition("<")
+    return {"kernel": kernel, "template_arguments": arguments.removesuffix(">")}
+
+
 class CudakitError(Exception):
-    """Base class of every error that cudakit raises on purpose."""
+    """Base class of every error that cudakit raises on purpose.
+
+    Attributes
+    ----------
+    details : Details
+        The parts of the message, for programs.
+    """
+
+    details: Details = Details()
 
     def __init__(self, *args: object) -> None:
         super().__init__(*map(_shortened_message, args))
+
+    @classmethod
+    def of(cls, where: str, clause: str, got: str = "", advice: str = "", *, expected: str = "") -> Self:
+        """Return an error with the message ``where clause, got …; advice``, and with these parts as details.
+
+        `expected` is the detail, if it is not `clause` without its verb.
+        """
+        message = f"{where} {clause}{f', got {got}' if got else ''}{f'; {advice}' if advice else ''}"
+        return cls(message).detailed(expected=expected or _VERB.sub("", clause), got=got, advice=advice)
+
+    def detailed(self, **parts: typing.Any) -> Self:
+        """Add details, except those that the error has already. Return the error."""
+        self.details = self.details.filled(parts)
+        return self
 
 
 class TemplateError(CudakitError, ValueError):
@@ -137,7 +229,11 @@ class CompileError(CudakitError, RuntimeError):
         Compiler options.
     template_arguments : str
         Name of the specialization, such as ``saxpy<float>``.
+    diagnostics : tuple of Details
+        Each of the compiler's errors, with its file, line and column.
     """
+
+    diagnostics: tuple[Details, ...] = ()
 
     def __init__(
         self,

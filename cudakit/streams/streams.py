@@ -68,9 +68,11 @@ def require_stream(stream: Any) -> None:
     ArgumentError
     """
     if not hasattr(stream, "__cuda_stream__"):
-        raise ArgumentError(
-            f"expected a stream (ck.stream(), a cuda.core, CuPy or torch stream), got {type(stream).__name__}; a "
-            "kernel is called as kernel(stream, config, *arguments)"
+        raise ArgumentError.of(
+            "expected",
+            "a stream (ck.stream(), a cuda.core, CuPy or torch stream)",
+            type(stream).__name__,
+            "a kernel is called as kernel(stream, config, *arguments)",
         )
 
 

@@ -31,10 +31,10 @@ def whole(where: str, value: Any, least: int = 0) -> int:
     """
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         if value >= 2**1000:
-            raise ArgumentError(f"{where} is a number below 2**1000, got {shortened(value)}")
+            raise ArgumentError.of(where, "is a number below 2**1000", shortened(value))
         if value >= least:
             return index(value)
-    raise ArgumentError(f"{where} is a number from {least} up, got {shortened(value)}")
+    raise ArgumentError.of(where, f"is a number from {least} up", shortened(value))
 
 
 def real(where: str, value: Any) -> float:
@@ -49,7 +49,7 @@ def real(where: str, value: Any) -> float:
             return float(value)
     except OverflowError:  # an int that is greater than every float
         pass
-    raise _other(f"{where} must be a number", value)
+    raise _other(where, "must be a number", value)
 
 
 def flag(where: str, value: Any) -> bool:
@@ -62,7 +62,7 @@ def flag(where: str, value: Any) -> bool:
     """
     if isinstance(value, int | np.integer | np.bool_) and value in (0, 1):
         return bool(value)
-    raise ArgumentError(f"{where} is True or False, got {shortened(value)}")
+    raise ArgumentError.of(where, "is True or False", shortened(value))
 
 
 #: NumPy's rules of casting.
@@ -156,7 +156,7 @@ def path_of(where: str, value: Any) -> Path:
     """
     if isinstance(value, str | os.PathLike):
         return Path(value)
-    raise _other(f"{where} is a path", value)
+    raise _other(where, "is a path", value)
 
 
 def text_of(where: str, value: Any) -> str:
@@ -168,8 +168,8 @@ def text_of(where: str, value: Any) -> str:
     """
     if isinstance(value, str):
         return value
-    raise _other(f"{where} is a str", value)
+    raise _other(where, "is a str", value)
 
 
-def _other(clause: str, value: Any) -> ArgumentError:
-    return ArgumentError(f"{clause}, got {type(value).__name__}: {shortened(value)}")
+def _other(where: str, clause: str, value: Any) -> ArgumentError:
+    return ArgumentError.of(where, clause, f"{type(value).__name__}: {shortened(value)}")

@@ -10,7 +10,16 @@ from functools import partial
 import numpy as np
 
 from cudakit.emulator.checks.checker import Checker
-from cudakit.emulator.checks.findings import Finding, Kind, Report, is_benign, place_of, raise_finding, warn_about
+from cudakit.emulator.checks.findings import (
+    Finding,
+    Kind,
+    Report,
+    error_of,
+    is_benign,
+    place_of,
+    raise_finding,
+    warn_about,
+)
 from cudakit.emulator.isa.facts import is_atomic
 from cudakit.emulator.machine.machine import DrawnOrder, Launch, run
 from cudakit.emulator.ptx.program import Function, Instruction
@@ -276,7 +285,7 @@ def _raise(finding: Finding) -> None:
     ------
     EmulationError
     """
-    raise EmulationError(str(finding))
+    raise error_of(finding, str(finding))
 
 
 def _ignore(finding: Finding) -> None:

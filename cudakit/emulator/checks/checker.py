@@ -82,11 +82,13 @@ class Barriers:
             other = self._plan_awaited(int(machine.place[lane]))
             if other is not None and other.instr is not plan.instr:
                 file, line = self._reporter.place(other)
-                here = machine.name_of(int(came[machine.warp_of[lane]]))
+                came_lane = int(came[machine.warp_of[lane]])
+                here = machine.name_of(came_lane)
                 text = (
                     f"a barrier that {here} reaches while {machine.name_of(lane)}, of its warp, waits at {file}:{line}"
                 )
-                self._reporter.report("barrier", plan, text)
+                threads = [machine.thread_of(came_lane), machine.thread_of(lane)]
+                self._reporter.report("barrier", plan, text, threads=threads)
                 return
 
     def exits(self, active: Index) -> None:
@@ -135,11 +137,11 @@ class Barriers:
 
     def _names_absent(self, plan: Plan, lane: int, absent: int) -> None:
         text = f"{self._machine.name_of(lane)}: its mask names lane {absent} of its warp, which exits before"
-        self._reporter.report("mask", plan, text)
+        self._reporter.report("mask", plan, text, threads=[self._machine.thread_of(lane)])
 
     def _never_reached(self, plan: Plan, lane: int) -> None:
         text = f"a barrier of the whole block, which {self._machine.name_of(lane)} exits without reaching"
-        self._reporter.report("barrier", plan, text)
+        self._reporter.report("barrier", plan, text, threads=[self._machine.thread_of(lane)])
 
 
 class Checker:

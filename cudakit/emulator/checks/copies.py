@@ -122,6 +122,6 @@ class PendingCopies:
         plan = self._plans.get(id(copies.instr))
         if plan is not None and copies.writes:
             file, line = self._reporter.place(plan)
-            lane = self._machine.name_of(int(copies.lanes[positions[0]]))
-            text = f"the asynchronous copy of {lane} at {file}:{line} is never waited for"
-            self._reporter.report("copy", plan, text)
+            lane = int(copies.lanes[positions[0]])
+            text = f"the asynchronous copy of {self._machine.name_of(lane)} at {file}:{line} is never waited for"
+            self._reporter.report("copy", plan, text, threads=[self._machine.thread_of(lane)])

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import linecache
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Final, Literal, TypeAlias
 
 from cudakit.emulator.checks.plans import Plan
 from cudakit.emulator.machine.machine import DrawnOrder, Launch, Scheduler
 from cudakit.emulator.machine.memory import Index
+from cudakit.emulator.machine.state import Thread
 from cudakit.emulator.ptx.program import Instruction
-from cudakit.errors import EmulationError
+from cudakit.errors import Access, EmulationError, named
 from cudakit.types.shown import Part, Reported
 
 #: Categories of findings.
@@ -40,6 +42,8 @@ class Finding:
     schedule : int, tuple of int or None
         Order of threads in which a search found the fault, for ``ck.emulator.stream(schedule=…)``; None: the stream's
         own order.
+    accesses : tuple of Access
+        The access or barrier at fault, and of a race the other access.
     """
 
     kind: Kind
@@ -49,6 +53,7 @@ class Finding:
     other: str
     text: str
     schedule: DrawnOrder | None = None
+    accesses: tuple[Access, ...] = field(default=(), compare=False)
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}: "
@@ -94,7 +99,14 @@ def raise_finding(finding: Finding) -> None:
     ------
     EmulationError
     """
-    raise EmulationError(finding.text)
+    raise error_of(finding, finding.text)
+
+
+def error_of(finding: Finding, message: str) -> EmulationError:
+    """Return the error for a finding, with its details."""
+    return EmulationError(message).detailed(
+        kind=finding.kind, **named(finding.kernel), file=finding.file, line=finding.line, accesses=finding.accesses
+    )
 
 
 def warn_about(finding: Finding) -> None:
@@ -148,18 +160,27 @@ class Reporter:
 
     def through_const(self, plan: Plan, machine: Scheduler, active: Index) -> None:
         """Report that the first of the active lanes writes through a pointer to const."""
-        lane = machine.name_of(0 if active is None else int(active[0]))
+        lane = 0 if active is None else int(active[0])
         name = self.launch.pointers[plan.constant]
-        self.report("const", plan, f"{lane} writes through {name}, which is a pointer to const")
+        text = f"{machine.name_of(lane)} writes through {name}, which is a pointer to const"
+        self.report("const", plan, text, threads=[machine.thread_of(lane)])
 
     def place(self, plan: Plan) -> tuple[str, int]:
         """Return the file and line of a plan's instruction, as `place_of` does."""
         return place_of(self.launch, plan.instr)
 
-    def report(self, category: Kind, plan: Plan, text: str, other: Plan | None = None) -> None:
+    def report(
+        self,
+        category: Kind,
+        plan: Plan,
+        text: str,
+        other: Plan | None = None,
+        threads: Sequence[Thread | None] = (),
+    ) -> None:
         """Report a finding at the instruction of `plan`.
 
-        `other` is the plan of the other instruction of a race. The finding is dropped if a comment silences it, or if
+        `other` is the plan of the other instruction of a race. `threads` has the threads of the two instructions, where
+        they are known. The finding is dropped if a comment silences it, or if
         the same pair of instructions was reported before in this category.
         """
         key = category, id(plan.instr), id(other.instr) if other else 0
@@ -168,6 +189,12 @@ class Reporter:
         self._reported.add(key)
         if any(is_benign(self.launch, member.instr, category) for member in (plan, other) if member is not None):
             return
-        file, line = self.place(plan)
-        place = "{}:{}".format(*self.place(other)) if other else ""
-        self._on_finding(Finding(category, self.launch.title, file, line, place, text))
+        (file, line), place = self.place(plan), "{}:{}".format(*self.place(other)) if other else ""
+        # A barrier has two threads at times, and no other instruction.
+        pairs = zip_longest([plan] if other is None else [plan, other], threads)
+        accesses = tuple(self._access(member, thread) for member, thread in pairs if member is not None)
+        self._on_finding(Finding(category, self.launch.title, file, line, place, text, accesses=accesses))
+
+    def _access(self, plan: Plan, thread: Thread | None) -> Access:
+        use = "writes" if any(access.use != "loads" for access in plan.accesses) else "reads" if plan.accesses else ""
+        return Access(use, *self.place(plan), *(thread or ()))

@@ -206,7 +206,8 @@ class Races:
             if unset.any():
                 first = int(np.flatnonzero(unset)[0])
                 text = f"{machine.name_of(int(lanes[first]))} reads {self._place_name(at, first)}"
-                self._reporter.report("uninitialised", plan, f"{text}, which nobody wrote")
+                thread = machine.thread_of(int(lanes[first]))
+                self._reporter.report("uninitialised", plan, f"{text}, which nobody wrote", threads=[thread])
         if access.use == "loads":
             if plan.is_of_read_only:
                 self._check_read_only(at, plan, written.reshape(lanes.size, -1))
@@ -268,7 +269,7 @@ class Races:
             f"{self._machine.name_of(int(at.lanes[first]))} {does} {self._place_name(at, first)}, which the "
             f"asynchronous copy at {'{}:{}'.format(*self._reporter.place(other))} {of}, before that is waited for"
         )
-        self._reporter.report("copy", plan, text, other)
+        self._reporter.report("copy", plan, text, other, [self._machine.thread_of(int(at.lanes[first]))])
         return True
 
     def _acquire(self, shadow: Shadow, plan: Plan, now: int, places: Places, lanes: np.ndarray, is_own: bool) -> None:
@@ -442,14 +443,16 @@ class Races:
         machine, mine = self._machine, int(at.lanes[row])
         other = self._events[stamp >> LANE_BITS]
         lane = (stamp & NOBODY) - self.base
-        who = machine.name_of(lane) if 0 <= lane < machine.lanes else "a thread of an earlier block"
+        is_here = 0 <= lane < machine.lanes
+        who = machine.name_of(lane) if is_here else "a thread of an earlier block"
         file, line = self._reporter.place(other)
         did = "writes" if any(access.use != "loads" for access in other.accesses) else "reads"
         text = (
             f"race: {machine.name_of(mine)} {'writes' if writes else 'reads'} "
             f"{self._place_name(at, row)}, which {who} {did} at {file}:{line}, and {self._reason(plan, stamp, mine)}"
         )
-        self._reporter.report("race", plan, text, other)
+        threads = [machine.thread_of(mine), machine.thread_of(lane) if is_here else None]
+        self._reporter.report("race", plan, text, other, threads)
 
     def _reason(self, plan: Plan, stamp: int, lane: int) -> str:
         order, block = self.order, self._machine.block_of[lane]

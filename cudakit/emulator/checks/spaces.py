@@ -151,10 +151,10 @@ class Spaces:
                 unset = flags[places].all(axis=1)
             if unset.any():
                 first = int(np.flatnonzero(unset)[0])
-                lane = self._machine.name_of(int(at.lanes[first]))
+                lane = int(at.lanes[first])
                 element = at.name.partition(",")[0].format(int(at.offsets[first]) // at.itemsize)
-                text = f"{lane} reads {element}, which was allocated and never written"
-                self._reporter.report("uninitialised", plan, text)
+                text = f"{self._machine.name_of(lane)} reads {element}, which was allocated and never written"
+                self._reporter.report("uninitialised", plan, text, threads=[self._machine.thread_of(lane)])
         if access.use in ("stores", "atomics"):
             flags[places] = False
 
@@ -222,7 +222,6 @@ class Spaces:
             return
         unset = ~self._local[lanes[:, None], places].any(axis=1)
         if unset.any():
-            lane = machine.name_of(int(lanes[np.flatnonzero(unset)[0]]))
-            self._reporter.report(
-                "uninitialised", plan, f"{lane} reads {access.size} bytes of local memory that it never wrote"
-            )
+            lane = int(lanes[np.flatnonzero(unset)[0]])
+            text = f"{machine.name_of(lane)} reads {access.size} bytes of local memory that it never wrote"
+            self._reporter.report("uninitialised", plan, text, threads=[machine.thread_of(lane)])

@@ -20,12 +20,12 @@ from cudakit.emulator.compiled.layout import DONE, STRIP, Ending, Slot
 from cudakit.emulator.compiled.native import Compiled, Frame, frame_of
 from cudakit.emulator.instructions.control import CALLS, trapped
 from cudakit.emulator.machine.decode import decode
-from cudakit.emulator.machine.machine import Launch
+from cudakit.emulator.machine.machine import Launch, fault_of
 from cudakit.emulator.machine.memory import READ, WRITE, AccessError, Memory, check_aligned
 from cudakit.emulator.machine.module import MOST_LANES, blocks_at_once
-from cudakit.emulator.machine.state import SpecialRegisters, deadlocked, place_of
+from cudakit.emulator.machine.state import SpecialRegisters, deadlocked, place_of, thread_of
 from cudakit.emulator.ptx.program import Immediate, Instruction
-from cudakit.errors import EmulationError
+from cudakit.errors import EmulationError, named
 from cudakit.streams import process
 
 # ── cores ──
@@ -65,14 +65,16 @@ def error_of(code: int, launch: Launch, compiled: Compiled, words: Any) -> Emula
     if code == Ending.STUCK:
         return EmulationError(
             f"{launch.title}: deadlock: threads wait for other lanes of their warp, which wait elsewhere"
-        )
+        ).detailed(kind="deadlock", **named(launch.title))
     if code == Ending.STALLED:
         return _stalled(launch, compiled, words)
     number, lane_access = compiled.facts.sites[words[Slot.SITE]]
     instr, function = compiled.source.instruction(number)
     block, thread = words[Slot.AT_BLOCK], words[Slot.THREAD]
     special = SpecialRegisters(launch.geometry, range(block, block + 1))
+    kind, parts = "", dict[str, str]()
     if instr.opcode == "trap":
+        kind = "trap"
         where = place_of(special, launch.geometry, thread)
         problem = trapped(where, compiled.source.context.function, launch.geometry)
     elif "aligned" in instr.modifiers and lane_access is None:
@@ -82,8 +84,9 @@ def error_of(code: int, launch: Launch, compiled: Compiled, words: Any) -> Emula
         mask = words[Slot.ADDRESS] & 2**32 - 1
         problem = f"lane {thread % 32} is not in its own member mask {mask:#010x}"
     else:
-        problem = _access(launch, instr, lane_access, words[Slot.ADDRESS] & 2**64 - 1)
-    return launch.explain(function, instr, problem)
+        kind = "access"
+        problem, parts = _access(launch, instr, lane_access, words[Slot.ADDRESS] & 2**64 - 1)
+    return launch.explain(function, instr, problem, kind, thread_of(special, thread), parts)
 
 
 def _stalled(launch: Launch, compiled: Compiled, words: Any) -> EmulationError:
@@ -103,22 +106,25 @@ def _stalled(launch: Launch, compiled: Compiled, words: Any) -> EmulationError:
     assert first is not None
     thread, number = first
     block = words[Slot.AT_BLOCK]
-    where = place_of(SpecialRegisters(launch.geometry, range(block, block + 1)), launch.geometry, thread)
+    special = SpecialRegisters(launch.geometry, range(block, block + 1))
+    where = place_of(special, launch.geometry, thread)
     problem = deadlocked(waiting, 0, where)
     if number is None:
-        return EmulationError(f"{launch.title}: {problem}")
+        return EmulationError(f"{launch.title}: {problem}").detailed(kind="deadlock", **named(launch.title))
     instr, function = compiled.source.instruction(number)
-    return launch.explain(function, instr, problem)
+    return launch.explain(function, instr, problem, "deadlock", thread_of(special, thread))
 
 
-def _access(launch: Launch, instr: Instruction, lane_access: LaneAccess | None, address: int) -> str:
-    """Return the message for an invalid access, as `Memory` writes it."""
+def _access(
+    launch: Launch, instr: Instruction, lane_access: LaneAccess | None, address: int
+) -> tuple[str, dict[str, str]]:
+    """Return the message for an invalid access, as `Memory` writes it, and its details."""
     memory, module = launch.module.memory, launch.module
     memory.set_parameters(launch.parameters)
     if lane_access is None:
         assert instr.opcode == "cp"
         assert isinstance(instr.operands[2], Immediate)
-        return f"a copy of {instr.operands[2].value} bytes from a source of {address}"
+        return f"a copy of {instr.operands[2].value} bytes from a source of {address}", {}
     size = lane_access.size * lane_access.elements
     shared = launch.shared.total_bytes(launch.geometry.shared_bytes)
     memory.block_of = np.zeros(1, np.int64)
@@ -134,8 +140,8 @@ def _access(launch: Launch, instr: Instruction, lane_access: LaneAccess | None, 
         for start in range(0, size, whole):
             memory.views(lane_access.space, addresses + np.uint64(start), np.dtype(dtype), None, lane_access.mark)
     except AccessError as error:
-        return str(error)
-    return f"an access to {address:#x} was refused"
+        return str(error), error.parts
+    return f"an access to {address:#x} was refused", {}
 
 
 #: Turns of loops between two checks for signals.
@@ -367,7 +373,9 @@ class Session:
             step(instr, machine, first, lanes, values)
         except (AccessError, EmulationError) as error:
             called = replace(instr, modifiers=("uni",)) if instr.opcode == "call" else instr
-            raise self.launch.explain(function, called, str(error)) from None
+            _, kind, parts = fault_of(error, lanes)
+            thread = thread_of(special, first + int(lanes[0])) if kind in ("trap", "assert") else None
+            raise self.launch.explain(function, called, str(error), kind, thread, parts) from None
         return 0
 
     def _system(self, instr: Instruction, machine: _Lanes, first: int, lanes: np.ndarray, values: int) -> None:

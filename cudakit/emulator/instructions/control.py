@@ -151,7 +151,7 @@ def assertfail(machine: Machine, lanes: np.ndarray, argument_rows: list[np.ndarr
     raise EmulationError(
         f"{place}: {_string(machine, function)}: {machine.name_of(int(lanes[0]))}: assertion "
         f"`{_string(machine, message)}` failed"
-    )
+    ).detailed(kind="assert", expected=_string(machine, message))
 
 
 def malloc(machine: Machine, lanes: np.ndarray, argument_rows: list[np.ndarray]) -> Any:
@@ -316,7 +316,7 @@ def trap(instr: Instruction, context: Context) -> Control:
 
     def stop(machine: Machine, frame: Frame, index: Index, active: Index, position: tuple[int, int, int]) -> bool:
         lane = 0 if active is None else int(active[0])
-        raise EmulationError(trapped(machine.name_of(lane), context.function, machine.geometry))
+        raise EmulationError(trapped(machine.name_of(lane), context.function, machine.geometry)).detailed(kind="trap")
 
     return stop
 

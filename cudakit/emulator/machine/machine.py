@@ -20,7 +20,8 @@ import math
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple, Protocol, TypeAlias
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -33,10 +34,26 @@ from cudakit.emulator.machine.memory import AccessError, Index, Memory
 from cudakit.emulator.machine.module import MOST_BYTES, Module, blocks_at_once
 from cudakit.emulator.machine.state import Frame, Geometry, Machine, SpecialRegisters, deadlocked
 from cudakit.emulator.ptx.program import Function, Instruction, Source, as_compiled
-from cudakit.errors import EmulationError, LaunchError
+from cudakit.errors import Access, EmulationError, LaunchError, named
 from cudakit.jit.compile.elf import LaunchBounds, readable_name
 from cudakit.jit.load.config import Config
 from cudakit.jit.load.limits import bounded
+
+#: What the instructions that access memory do.
+_USES: Final = {"ld": "reads", "ldu": "reads", "st": "writes", "atom": "writes", "red": "writes"}
+
+
+def fault_of(error: AccessError | EmulationError, lanes: Index) -> tuple[int | None, str, dict[str, Any]]:
+    """Return the lane of an instruction's error, the error's kind, and its other details.
+
+    `lanes` run the instruction; the lane is None if it is not known.
+    """
+    if isinstance(error, AccessError):
+        return error.lane, "access", error.parts
+    kind = error.details.kind
+    first = 0 if lanes is None else int(lanes[0])
+    return first if kind in ("trap", "assert") else None, kind, error.details._asdict()
+
 
 # ── drawn orders ──
 
@@ -291,15 +308,31 @@ class Launch:
         """Run the launch to its end, by its `runner`."""
         self.runner(self)
 
-    def explain(self, function: Function, instruction: Instruction, problem: str) -> EmulationError:
+    def explain(
+        self,
+        function: Function,
+        instruction: Instruction,
+        problem: str,
+        kind: str = "",
+        thread: state.Thread | None = None,
+        parts: Mapping[str, Any] = MappingProxyType({}),
+    ) -> EmulationError:
         """Return the error for a problem at an instruction, with the kernel's lines.
 
-        Also set `ended_at` to the instruction, as the launch ends there.
+        `kind`, the thread and `parts` are details of the error. Also set `ended_at` to the instruction, as the launch
+        ends there.
         """
         self.ended_at = instruction
         source = f", {instruction.source.shown(self.placed)}" if instruction.source else ""
         name = self.title if function.name == self.entry.name else f"{self.title}, in {function.name}"
         error = EmulationError(f"{name}: {instruction} (PTX line {instruction.line}{source}): {problem}")
+        file, line = "", 0
+        if instruction.source is not None:
+            own = instruction.source.own()
+            file, _, number = self.placed(own.file, own.line).rpartition(":")
+            line = int(number)
+        access = Access(_USES.get(instruction.opcode, "") if kind == "access" else "", file, line, *(thread or ()))
+        error.detailed(**parts).detailed(kind=kind, **named(self.title), file=file, line=line, accesses=(access,))
         if instruction.source is not None and (excerpt := self._excerpt(instruction.source.own())):
             error.add_note(excerpt)
         return error
@@ -550,7 +583,7 @@ class Scheduler(Machine):
             instruction = decoded[code]
             if budget is not None and self.steps > budget:
                 problem = f"the budget of {budget} steps is used up; if the kernel is not endless, give more steps"
-                raise self.launch.explain(function, instruction.instruction, problem)
+                raise self.launch.explain(function, instruction.instruction, problem, "steps")
             try:
                 active = index
                 if instruction.guard is not None:
@@ -573,7 +606,7 @@ class Scheduler(Machine):
                     assert instruction.step is not None
                     instruction.step(frame, active, self)
             except (AccessError, EmulationError) as error:
-                raise self.launch.explain(function, instruction.instruction, str(error)) from None
+                raise self.explain(function, instruction.instruction, error, active) from None
             except Exception as error:
                 problem = f"cannot be executed with these operands ({failure(error)})"
                 raise self.launch.explain(function, instruction.instruction, problem) from error
@@ -592,4 +625,13 @@ class Scheduler(Machine):
         # The place of a waiting lane is behind the instruction at which it waits.
         decoded = self.module.decoded(function)[code - 1]
         problem = deadlocked(barrier, warp, self.name_of(int(waiting[0])))
-        raise self.launch.explain(function, decoded.instruction, problem)
+        thread = self.thread_of(int(waiting[0]))
+        raise self.launch.explain(function, decoded.instruction, problem, "deadlock", thread)
+
+    def explain(
+        self, function: Function, instruction: Instruction, error: AccessError | EmulationError, active: Index
+    ) -> EmulationError:
+        """Return the error of the launch for one that an instruction of the `active` lanes raised."""
+        lane, kind, parts = fault_of(error, active)
+        thread = None if lane is None else self.thread_of(lane)
+        return self.launch.explain(function, instruction, str(error), kind, thread, parts)

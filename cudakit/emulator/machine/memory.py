@@ -166,7 +166,23 @@ READ, STRONG_READ, WRITE, STRONG_WRITE = 1, 2, 4, 8
 
 
 class AccessError(Exception):
-    """An invalid memory access; the interpreter adds the instruction and its line."""
+    """An invalid memory access; the interpreter adds the instruction and its line.
+
+    Attributes
+    ----------
+    address : int or None
+        Address at fault, in its space.
+    lane : int or None
+        Lane that accesses it.
+    parts : dict
+        Details of the error: what was expected, and what came.
+    """
+
+    lane: int | None = None
+
+    def __init__(self, message: str, address: int | None = None, **parts: str) -> None:
+        super().__init__(message)
+        self.address, self.parts = address, parts
 
 
 class Watcher(Protocol):
@@ -481,10 +497,21 @@ class Memory:
         atomics and copies all access memory through this method. Spaces are PTX's; ``cluster`` is ``shared::cluster``.
         `use` is `READ`, `WRITE`, or the strong form of either.
         """
-        size = dtype.itemsize
         if addresses.size == 0:
             return []
-        check_aligned(addresses, size)
+        try:
+            return self._views(space, addresses, dtype, index, use)
+        except AccessError as error:
+            if error.lane is None and error.address is not None:
+                places = np.flatnonzero(addresses.reshape(addresses.shape[0], -1)[:, 0] == np.uint64(error.address))
+                place = int(places[0]) if places.size else 0
+                error.lane = place if index is None else int(index[place])
+            raise
+
+    def _views(
+        self, space: str, addresses: np.ndarray, dtype: np.dtype, index: Index, use: int
+    ) -> list[tuple[np.ndarray, Any, Any]]:
+        check_aligned(addresses, dtype.itemsize)
         if space == "generic":
             return self._generic(addresses, dtype, index, use)
         if space == "shared":
@@ -571,26 +598,30 @@ class Memory:
         if bad + size > width:
             if is_shared:
                 raise self._outside_shared(bad, size)
-            raise AccessError(f"{description}: byte {bad} … {bad + size - 1} is outside its {width} bytes")
+            raise AccessError(f"{description}: byte {bad} … {bad + size - 1} is outside its {width} bytes", bad)
         return rows.reshape(-1).view(dtype), _elements(start + offsets, size), slice(None)
 
     def _outside_shared(self, offset: int, size: int) -> AccessError:
         """Return the error for an access outside a block's shared memory."""
         # Below the first byte it wraps around, as an address of 32 bits or of 64.
-        bits = 32 if offset < 1 << 32 else 64
+        address, bits = offset, 32 if offset < 1 << 32 else 64
         if offset >= 1 << bits - 1:
             offset -= 1 << bits
         elif offset >> RANK_SHIFT:
-            return AccessError("shared memory of another block, which .shared::cta does not reach: .shared::cluster")
-        where = ""
+            return AccessError(
+                "shared memory of another block, which .shared::cta does not reach: .shared::cluster", address
+            )
+        where, parts = "", dict[str, str]()
         if self.shared_offsets:
             pick = min if offset < 0 else max
             name, start = pick(self.shared_offsets.items(), key=lambda item: item[1])
             count = (self.shared_bytes - start) // size
-            index = outside("element", (offset - start) // size, count)
+            index, parts = outside("element", (offset - start) // size, count), _range((offset - start) // size, count)
             where = f"; the nearest is {plain(name)} with {count} elements: {index}"
         return AccessError(
-            f"shared memory: byte {offset} … {offset + size - 1} is outside its {self.shared_bytes} bytes{where}"
+            f"shared memory: byte {offset} … {offset + size - 1} is outside its {self.shared_bytes} bytes{where}",
+            address,
+            **parts,
         )
 
     def _global(self, addresses: np.ndarray, dtype: np.dtype, use: int) -> list[tuple[np.ndarray, Any, Any]]:
@@ -626,7 +657,7 @@ class Memory:
             For a write to a read-only allocation, or bytes in no block of the heap.
         """
         if use >= WRITE and piece.readonly:
-            raise AccessError(f"{piece.name} is read-only")
+            raise AccessError(f"{piece.name} is read-only", piece.address + int(offsets.flat[0]))
         if piece.heap is not None and (bad := piece.heap.first_invalid(offsets, dtype.itemsize)) is not None:
             raise self._outside_blocks(piece.heap, bad, dtype.itemsize)
         # An allocation may begin at any address; its elements of this size begin at the first aligned one.
@@ -645,7 +676,7 @@ class Memory:
         address = heap.address + offset
         nearest = self._nearest(address)
         if nearest is None or heap.distance(offset) <= max(nearest.address - address, address - nearest.end + 1):
-            return AccessError(heap.explain(offset, size))
+            return AccessError(heap.explain(offset, size), address)
         return self._outside(address, size)
 
     def _nearest(self, address: int) -> Allocation | None:
@@ -659,26 +690,34 @@ class Memory:
         """Return the error for an access outside all allocations."""
         nearest = self._nearest(address)
         if address < _CLOSE:
-            return AccessError(f"{size} bytes at {address:#x}: a null pointer")
+            return AccessError(f"{size} bytes at {address:#x}: a null pointer", address)
         if nearest is None or not nearest.address - _CLOSE <= address < nearest.end + _CLOSE:
             for start, (end, name) in self._freed.items():
                 if start <= address < end:
                     return AccessError(
-                        f"address {address:#x} is in {name} of an earlier launch, which no longer exists"
+                        f"address {address:#x} is in {name} of an earlier launch, which no longer exists", address
                     )
             if points_near(address, _CLOSE, self._readable()):
                 return AccessError(
                     f"{size} bytes at {address:#x} are outside every array of the call. A pointer in memory must point "
-                    "into an array of ck.empty or ck.to_device"
+                    "into an array of ck.empty or ck.to_device",
+                    address,
                 )
         if nearest is None or not nearest.address - _FAR <= address < nearest.end + _FAR:
-            return AccessError(f"address {address:#x} is in no allocation")
+            return AccessError(f"address {address:#x} is in no allocation", address)
         element = (address - nearest.address) // nearest.itemsize
         count = nearest.size // nearest.itemsize
         return AccessError(
             f"{size} bytes at {address:#x} are outside every array; the nearest is {nearest.name} with {count} "
-            f"elements: {outside('element', element, count)}"
+            f"elements: {outside('element', element, count)}",
+            address,
+            **_range(element, count),
         )
+
+
+def _range(element: int, count: int) -> dict[str, str]:
+    """Return the details of an access to an element outside an array of `count` elements."""
+    return {"expected": f"element 0 to {count - 1}", "got": f"element {element}"}
 
 
 def _united(first: Allocation, second: Allocation) -> Allocation:
@@ -711,7 +750,7 @@ def check_aligned(addresses: np.ndarray, size: int) -> None:
     # One pass without an array of remainders, since every access is checked.
     if size > 1 and int(np.bitwise_or.reduce(addresses, axis=None)) & (size - 1):
         bad = int(addresses.flat[np.flatnonzero(addresses & np.uint64(size - 1))[0]])
-        raise AccessError(f"address {bad:#x} is not aligned to {size} bytes")
+        raise AccessError(f"address {bad:#x} is not aligned to {size} bytes", bad)
 
 
 def _starts(rows: np.ndarray, row: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -129,14 +129,30 @@ class SpecialRegisters(dict[str, Any]):
         return np.repeat(values.astype(np.uint32), self._threads)
 
 
+class Thread(NamedTuple):
+    """The indices (x, y, z) of a thread: of its block in the grid, and of the thread in its block."""
+
+    block: tuple[int, int, int]
+    thread: tuple[int, int, int]
+
+
+def thread_of(special: SpecialRegisters, lane: int) -> Thread:
+    """Return the indices of a lane."""
+    block, thread = (
+        (int(special[f"{name}.x"][lane]), int(special[f"{name}.y"][lane]), int(special[f"{name}.z"][lane]))
+        for name in ("ctaid", "tid")
+    )
+    return Thread(block, thread)
+
+
 def place_of(special: SpecialRegisters, geometry: Geometry, lane: int) -> str:
     """Return a lane's ``block 5, thread 7``, or with (x, y, z) if the grid or block has more than x."""
 
-    def shown_coordinates(register: str, extent: tuple[int, int, int]) -> str:
-        x, y, z = (int(special[f"{register}.{axis}"][lane]) for axis in "xyz")
-        return f"{x}" if extent[1:] == (1, 1) else f"({x}, {y}, {z})"
+    def shown_coordinates(index: tuple[int, int, int], extent: tuple[int, int, int]) -> str:
+        return f"{index[0]}" if extent[1:] == (1, 1) else str(index)
 
-    return f"block {shown_coordinates('ctaid', geometry.grid)}, thread {shown_coordinates('tid', geometry.block)}"
+    block, thread = thread_of(special, lane)
+    return f"block {shown_coordinates(block, geometry.grid)}, thread {shown_coordinates(thread, geometry.block)}"
 
 
 def deadlocked(at_barrier: int, in_warp: int, first: str) -> str:
@@ -326,6 +342,10 @@ class Machine(ABC):
     def name_of(self, lane: int) -> str:
         """Return a lane's ``block 5, thread 7``, or with (x, y, z) if the grid or block has more than x."""
         return place_of(self.special, self.geometry, lane)
+
+    def thread_of(self, lane: int) -> Thread:
+        """Return the indices of a lane's block and thread."""
+        return thread_of(self.special, lane)
 
     # ── memory of lanes and blocks ──
 

@@ -16,7 +16,7 @@ from cudakit.emulator.machine.memory import AccessError, Memory
 from cudakit.emulator.tile.decode import Block, Decoded, Ended, Step, decode, operation
 from cudakit.emulator.tile.races import Races
 from cudakit.emulator.tile.values import Box, dtype_of, shape_of
-from cudakit.errors import EmulationError
+from cudakit.errors import Access, EmulationError, named
 from cudakit.jit.compile.tile_ir import Function, Operation, Tile, TileModule, source_place
 
 
@@ -182,11 +182,15 @@ class _TileBlock:
         elif self.memory.watcher is not None:
             self.memory.watcher.note(box.piece, box.elements(size), size, use)
 
-    def explain(self, operation: Operation, message: str) -> EmulationError:
+    def explain(self, operation: Operation, message: str, kind: str = "") -> EmulationError:
         """Return an error that names the kernel, the operation, its place in the source, and the block."""
         error = EmulationError(f"{self.launch.title}: {self.launch.describe(operation)}, block {self.index}: {message}")
         self.launch.explained = error
-        return error
+        if (place := source_place(operation.place)) is None:
+            return error.detailed(kind=kind, **named(self.launch.title))
+        file, _, line = self.launch.placed(place.file, place.line).rpartition(":")
+        access = Access("", file, int(line), self.index)
+        return error.detailed(kind=kind, **named(self.launch.title), file=file, line=int(line), accesses=(access,))
 
 
 def run_operations(block: Any, decoded: list[Decoded]) -> Ended:
@@ -203,7 +207,7 @@ def run_operations(block: Any, decoded: list[Decoded]) -> Ended:
     launch.steps += len(decoded)
     if launch.step_budget is not None and launch.steps > launch.step_budget:
         message = f"the budget of {launch.step_budget} steps is used up; if the kernel is not endless, give more steps"
-        raise block.explain(decoded[0].operation, message)
+        raise block.explain(decoded[0].operation, message, "steps")
     races = block.races
     for node, step in decoded:
         if races is not None:
@@ -213,7 +217,8 @@ def run_operations(block: Any, decoded: list[Decoded]) -> Ended:
         except (AccessError, EmulationError) as error:
             if error is launch.explained:
                 raise
-            raise block.explain(node, str(error)) from None
+            kind = "access" if isinstance(error, AccessError) else error.details.kind
+            raise block.explain(node, str(error), kind) from None
         if ended is not None:
             return ended
     return None

@@ -13,7 +13,7 @@ from math import prod
 from pathlib import Path
 from typing import Final
 
-from cudakit.errors import CompileError
+from cudakit.errors import CompileError, Details, named
 from cudakit.jit.source import headers, host_headers
 from cudakit.jit.source.headers import header_of
 from cudakit.jit.source.preprocessor import conditions_around
@@ -204,6 +204,11 @@ class Diagnostic:
     message: str
     context: tuple[str, ...]
 
+    @property
+    def column(self) -> int:
+        """Column of the caret under the source line, from 1; 0 without a caret."""
+        return next((line.index("^") + 1 for line in self.context if line.strip() == "^"), 0)
+
     def __str__(self) -> str:
         head = f"{self.file}:{self.line}: {self.severity}: {self.message}"
         return "\n".join([head, *(f"    {line}" for line in self.context)])
@@ -262,10 +267,8 @@ def compile_error(
     shift, file = line_of_text(source)
     shift -= lines_before
     # Warnings mostly come from headers and precede the errors; they stay in the log.
-    shown = [
-        str(_placed(d, source, file, shift, name_expression, lines_before))
-        for d in (errors or diagnostics)[:_MOST_SHOWN]
-    ]
+    placed = [_placed(d, source, file, shift, name_expression, lines_before) for d in errors or diagnostics]
+    shown = [str(d) for d in placed[:_MOST_SHOWN]]
     if len(errors) > _MOST_SHOWN:
         shown.append(f"… and {len(errors) - _MOST_SHOWN} more, in .log")
     # An unknown type makes the compiler take a kernel's signature for a host variable.
@@ -284,7 +287,18 @@ def compile_error(
             f"options: {' '.join(options)}",
         ]
     )
-    return CompileError(message, log=log, source=text, options=options, template_arguments=name_expression)
+    error = CompileError(message, log=log, source=text, options=options, template_arguments=name_expression)
+    error.diagnostics = tuple(
+        Details(
+            file=d.file,
+            line=d.line,
+            column=d.column,
+            text=d.message,
+            advice=" ".join(_hints(d)),
+        )
+        for d in placed
+    )
+    return error.detailed(**named(name_expression), advice=" ".join(dict.fromkeys(hints)))
 
 
 def _hidden_kernel_hint(source: Source, shift: int, name_expression: str) -> list[str]:

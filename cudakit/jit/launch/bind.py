@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
-from cudakit.errors import ArgumentError, shortened
+from cudakit.errors import ArgumentError, named, shortened
 from cudakit.jit.specialise.specialise import BoundParameter, PartPromise
 from cudakit.types import scalars
 from cudakit.types.arguments import Argument, describe, texture_handle
@@ -206,6 +206,15 @@ def bind(parameter: BoundParameter, argument: Argument, callee: Callee, size: in
     ArgumentError
         If the argument does not fit. The message names the kernel, the parameter, the expected and the passed type.
     """
+    try:
+        return _bound(parameter, argument, callee, size, weak_choice)
+    except ArgumentError as error:
+        error.detailed(**named(callee.kernel), parameter=parameter.name, expected=parameter.cpp)
+        error.detailed(got=argument.evidence.shown)
+        raise
+
+
+def _bound(parameter: BoundParameter, argument: Argument, callee: Callee, size: int, weak_choice: bool) -> Fragment:
     where = f"{callee.kernel}: parameter {parameter.name} ({parameter.cpp})"
     match parameter.category:
         case "pointer":
@@ -230,7 +239,7 @@ def bind(parameter: BoundParameter, argument: Argument, callee: Callee, size: in
 
 
 def _shown(argument: Argument) -> str:
-    return f"got {argument.evidence.shown}"
+    return argument.evidence.shown
 
 
 def check_memory(argument: Argument, parameter: BoundParameter, callee: Callee, where: str) -> None:
@@ -248,18 +257,19 @@ def check_memory(argument: Argument, parameter: BoundParameter, callee: Callee, 
             if parameter.count == 1 or parameter.category in ("strided", "tensor")
             else f"{parameter.count} × {parameter.dtype}"
         )
-        raise ArgumentError(
-            f"{where} takes elements of {expected}, {_shown(argument)}; convert it with "
-            f"x.astype({shortened(str(parameter.dtype))}), or give other template arguments"
-        )
+        advice = f"convert it with x.astype({shortened(str(parameter.dtype))}), or give other template arguments"
+        raise ArgumentError.of(where, f"takes elements of {expected}", _shown(argument), advice)
     if evidence.readonly and not parameter.const:
-        raise ArgumentError(
-            f"{where} may be written, {_shown(argument)}, which is read-only; copy it, or take const T*"
-        )
+        raise ArgumentError.of(
+            where, "may be written", f"{_shown(argument)}, which is read-only", "copy it, or take const T*",
+            expected="memory that can be written",
+        )  # fmt: skip
     if argument.device_id is not None and argument.device_id != callee.device_id:
-        raise ArgumentError(
-            f"{where}: the stream is of device {callee.device_id}, {_shown(argument)} on device {argument.device_id}; "
-            "copy it to the stream's device"
+        raise ArgumentError.of(
+            f"{where}:",
+            f"the stream is of device {callee.device_id}",
+            f"{_shown(argument)} on device {argument.device_id}",
+            "copy it to the stream's device",
         )
 
 
@@ -296,18 +306,20 @@ def _pointer(parameter: BoundParameter, argument: Argument, callee: Callee, wher
     if argument.evidence.category != "array":
         hint = ""
         if argument.family == "number":
-            hint = "; a raw address is given as ctypes.c_void_p(address)"
+            hint = "a raw address is given as ctypes.c_void_p(address)"
         elif isinstance(argument.value, list | tuple):
             array = f"np.array({parameter.name}, {str(parameter.dtype or 'dtype')!r})"
-            hint = f"; make one of it with ck.to_device({array}, stream)"
-        raise ArgumentError(f"{where} takes an array, {_shown(argument)}{hint}")
+            hint = f"make one of it with ck.to_device({array}, stream)"
+        raise ArgumentError.of(where, "takes an array", _shown(argument), hint)
     check_memory(argument, parameter, callee, where)
     if not argument.contiguous:
         copies = {"memory": "numpy.ascontiguousarray(x)", "torch": "x.contiguous()"}
-        raise ArgumentError(
-            f"{where} takes contiguous (C-ordered) memory, {_shown(argument)} and strides {argument.strides}; copy it "
-            f"with {copies.get(argument.family, 'cupy.ascontiguousarray(x)')}, or let the kernel take "
-            "cudakit::strided<T, RANK>"
+        raise ArgumentError.of(
+            where,
+            "takes contiguous (C-ordered) memory",
+            f"{_shown(argument)} and strides {argument.strides}",
+            f"copy it with {copies.get(argument.family, 'cupy.ascontiguousarray(x)')}, or let the kernel take "
+            "cudakit::strided<T, RANK>",
         )
     extra = ""
     is_record = argument.evidence.dtype is not None and argument.evidence.dtype.names is not None
@@ -316,10 +328,11 @@ def _pointer(parameter: BoundParameter, argument: Argument, callee: Callee, wher
         extra = f" and not {{pointer}} % {parameter.alignment}"
     elif parameter.count > 1 and argument.evidence.dtype == parameter.dtype:
         if argument.pointer % parameter.alignment or (np.prod(argument.shape, dtype=int) % parameter.count):
-            raise ArgumentError(
-                f"{where} reads {parameter.count} elements at a time: the size must be a multiple of "
-                f"{parameter.count} and the address of {parameter.alignment} bytes, {_shown(argument)} at address "
-                f"{argument.pointer:#x}"
+            raise ArgumentError.of(
+                where,
+                f"reads {parameter.count} elements at a time: the size must be a multiple of {parameter.count} and the "
+                f"address of {parameter.alignment} bytes",
+                f"{_shown(argument)} at address {argument.pointer:#x}",
             )
         extra = f" and not {{size}} % {parameter.count} and not {{pointer}} % {parameter.alignment}"
     return _array(argument, callee, extra, parameter, where, ("{pointer}", "q"), None)
@@ -327,10 +340,8 @@ def _pointer(parameter: BoundParameter, argument: Argument, callee: Callee, wher
 
 def _check_address(parameter: BoundParameter, argument: Argument, where: str) -> None:
     if argument.pointer % parameter.alignment:
-        raise ArgumentError(
-            f"{where}: its address must be a multiple of {parameter.alignment} bytes, {_shown(argument)} at address "
-            f"{argument.pointer:#x}"
-        )
+        clause = f"its address must be a multiple of {parameter.alignment} bytes"
+        raise ArgumentError.of(f"{where}:", clause, f"{_shown(argument)} at address {argument.pointer:#x}")
 
 
 def _array(
@@ -384,10 +395,10 @@ def _array(
 
 def _strided(parameter: BoundParameter, argument: Argument, callee: Callee, where: str) -> Fragment:
     if argument.evidence.category != "array":
-        raise ArgumentError(f"{where} takes an array, {_shown(argument)}")
+        raise ArgumentError.of(where, "takes an array", _shown(argument))
     check_memory(argument, parameter, callee, where)
     if argument.evidence.rank != parameter.count:
-        raise ArgumentError(f"{where} takes {parameter.count} dimensions, {_shown(argument)}")
+        raise ArgumentError.of(where, f"takes {parameter.count} dimensions", _shown(argument))
     pack = struct.Struct(f"<Q{2 * parameter.count}q").pack
 
     def read(argument: Argument) -> bytes:
@@ -406,15 +417,15 @@ def _strided(parameter: BoundParameter, argument: Argument, callee: Callee, wher
 
 def _tensor(parameter: BoundParameter, argument: Argument, callee: Callee, where: str) -> Fragment:
     if argument.evidence.category != "array":
-        raise ArgumentError(f"{where} takes an array, {_shown(argument)}")
+        raise ArgumentError.of(where, "takes an array", _shown(argument))
     check_memory(argument, parameter, callee, where)
     if argument.evidence.rank != parameter.count:
-        raise ArgumentError(f"{where} takes {parameter.count} dimensions, {_shown(argument)}")
+        raise ArgumentError.of(where, f"takes {parameter.count} dimensions", _shown(argument))
     size = max(1, argument.evidence.dtype.itemsize) if argument.evidence.dtype is not None else 1
     is_cupy = argument.family == "cupy"
     whole = TensorBinding(parameter, size, size if is_cupy else 1)
     if refusal := whole.refusal(argument.pointer, argument.shape, argument.strides):
-        raise ArgumentError(f"{where}: {refusal}; {_shown(argument)}")
+        raise ArgumentError(f"{where}: {refusal}; got {_shown(argument)}")
 
     def read(array: Argument) -> bytes | None:
         return whole.pack(array.pointer, array.shape, array.strides)
@@ -435,7 +446,7 @@ def _scalar(parameter: BoundParameter, argument: Argument, where: str, weak_choi
         del handle
         return Fragment("type({a}) is {k}type", "{k}handle({a})", "q", {"type": type(value), "handle": texture_handle})
     if argument.family != "number":
-        raise ArgumentError(f"{where} takes a number, {_shown(argument)}")
+        raise ArgumentError.of(where, "takes a number", _shown(argument))
     convert = scalars.converter(dtype, where)
     convert(value)
     value_class = type(value)
@@ -523,7 +534,7 @@ def _vector(parameter: BoundParameter, argument: Argument, where: str) -> Fragme
         except TypeError as error:
             if isinstance(error, ArgumentError):
                 raise
-            raise ArgumentError(f"{where} takes {count} numbers, as in a tuple, {_shown(describe(value))}") from None
+            raise ArgumentError.of(where, f"takes {count} numbers, as in a tuple", _shown(describe(value))) from None
         if len(parts) != count:
             raise ArgumentError(f"{where} takes {count} numbers, got {len(parts)}: {shortened(value)}")
         return b"".join(parts)
@@ -539,7 +550,7 @@ def _struct(parameter: BoundParameter, argument: Argument, where: str) -> Fragme
         return _raw(argument)
     if argument.family != "struct" or argument.evidence.dtype != dtype:
         fields = ", ".join(dtype.names or ())
-        raise ArgumentError(f"{where} takes a struct with fields {fields} ({dtype.itemsize} bytes), {_shown(argument)}")
+        raise ArgumentError.of(where, f"takes a struct with fields {fields} ({dtype.itemsize} bytes)", _shown(argument))
 
     pack = struct_packer(dtype, where)
 
@@ -589,7 +600,7 @@ _TENSOR_MAP_BYTES = 128
 
 def _tensor_map(argument: Argument, where: str) -> Fragment:
     if argument.evidence.text != "CUtensorMap":
-        raise ArgumentError(f"{where} takes a cuda.core TensorMapDescriptor, {_shown(argument)}")
+        raise ArgumentError.of(where, "takes a cuda.core TensorMapDescriptor", _shown(argument))
     return Fragment("type({a}) is {k}type", "{a}", "native", {"type": type(argument.value)})
 
 
@@ -603,14 +614,17 @@ def _unknown(parameter: BoundParameter, argument: Argument, callee: Callee, wher
         return _pointer(parameter, argument, callee, where)
     if parameter.cpp.removesuffix(" __restrict__").removesuffix(" const").endswith("*"):
         if argument.evidence.category == "array" and dtype is not None and dtype.names is None and dtype.itemsize != 1:
-            raise ArgumentError(
-                f"{where} points to a type that cudakit does not know, {_shown(argument)}; give its bytes, as in "
-                "x.view('u1'), or a structured dtype of the same layout"
+            raise ArgumentError.of(
+                where,
+                "points to a type that cudakit does not know",
+                _shown(argument),
+                "give its bytes, as in x.view('u1'), or a structured dtype of the same layout",
+                expected="bytes of the type",
             )
         return _pointer(parameter, argument, callee, where)
     if argument.family == "struct" and dtype is not None:
         if dtype.itemsize != size:
-            raise ArgumentError(f"{where} takes {size} bytes, got a struct of {dtype.itemsize}: {_shown(argument)}")
+            raise ArgumentError(f"{where} takes {size} bytes, got a struct of {dtype.itemsize}: got {_shown(argument)}")
         return _struct(BoundParameter(parameter.name, parameter.cpp, "struct", dtype), argument, where)
     if _is_bytes(argument) and value.nbytes == size:
         return _raw(argument)
@@ -618,11 +632,14 @@ def _unknown(parameter: BoundParameter, argument: Argument, callee: Callee, wher
     if argument.evidence.category == "scalar" and dtype is not None and size == dtype.itemsize <= widest:
         return _scalar(BoundParameter(parameter.name, parameter.cpp, "scalar", dtype), argument, where, False)
     if isinstance(value, np.generic):
-        raise ArgumentError(f"{where} takes {size} bytes, {_shown(argument)} of {value.dtype.itemsize}")
+        raise ArgumentError.of(where, f"takes {size} bytes", f"{_shown(argument)} of {value.dtype.itemsize}")
     if parameter.dtype is not None and type(value) is int and size == parameter.dtype.itemsize:
         return _scalar(BoundParameter(parameter.name, parameter.cpp, "scalar", parameter.dtype), argument, where, False)
     advice = "" if parameter.cpp != f"{size} bytes" else ", or tell its type with from_file(…, signature=…)"
-    raise ArgumentError(
-        f"{where} is a type that cudakit does not know, {_shown(argument)}; give it as a struct or a NumPy scalar of "
-        f"exactly {size} bytes{advice}"
+    raise ArgumentError.of(
+        where,
+        "is a type that cudakit does not know",
+        _shown(argument),
+        f"give it as a struct or a NumPy scalar of exactly {size} bytes{advice}",
+        expected=f"{size} bytes",
     )

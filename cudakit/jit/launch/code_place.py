@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from cudakit.errors import ArgumentError, TemplateError, shortened
+from cudakit.errors import ArgumentError, TemplateError, named, shortened
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.launch.bind import Callee, bind
 from cudakit.jit.launch.dispatch import MISSING, Shape
@@ -210,7 +210,8 @@ def wrong_count(kernel: str, takes: int, count: int, names: str = "", more: str 
     `names` and `more` are added to the message.
     """
     arguments = f"{takes} argument{'s' * (takes != 1)}"
-    return ArgumentError(f"{kernel} takes {arguments}{names} after stream and config, got {count}{more}")
+    error = ArgumentError(f"{kernel} takes {arguments}{names} after stream and config, got {count}{more}")
+    return error.detailed(**named(kernel), expected=arguments, got=str(count))
 
 
 def _parameters(signature: Signature, count: int) -> list[tuple[str, CppType | None]]:

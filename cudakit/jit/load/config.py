@@ -185,13 +185,13 @@ def _same(record: Any) -> Any:
 def _three(extent: Extent, name: str, least: int) -> tuple[int, int, int]:
     values = (extent,) if not isinstance(extent, list | tuple) else tuple(extent)
     if not 1 <= len(values) <= 3:
-        raise LaunchError(f"{name} takes one to three numbers (x, y, z), got {shortened(extent)}")
+        raise LaunchError.of(name, "takes one to three numbers (x, y, z)", shortened(extent))
     try:
         numbers = [value.__index__() for value in values]
     except (AttributeError, TypeError):
-        raise LaunchError(f"{name} must be whole numbers, got {shortened(extent)}") from None
+        raise LaunchError.of(name, "must be whole numbers", shortened(extent)) from None
     if any(isinstance(value, bool) for value in values) or min(numbers) < least:
-        raise LaunchError(f"{name} must be {least} or more in each direction, got {shortened(extent)}")
+        raise LaunchError.of(name, f"must be {least} or more in each direction", shortened(extent))
     if max(numbers) >= 2**63:
         raise LaunchError(f"{name} must be below 2**63 in each direction, got {shortened(extent)}")
     x, y, z = (*numbers, 1, 1)[:3]
@@ -220,9 +220,11 @@ def as_config(launch_config: Any) -> Config | Cover:
     from cuda.core import LaunchConfig
 
     if not isinstance(launch_config, LaunchConfig):
-        raise LaunchError(
-            f"expected a launch configuration (ck.config(grid, block), ck.cover(shape) or a cuda.core.LaunchConfig), "
-            f"got {type(launch_config).__name__}; a kernel is called as kernel(stream, config, *arguments)"
+        raise LaunchError.of(
+            "expected",
+            "a launch configuration (ck.config(grid, block), ck.cover(shape) or a cuda.core.LaunchConfig)",
+            type(launch_config).__name__,
+            "a kernel is called as kernel(stream, config, *arguments)",
         )
     cluster = launch_config.cluster
     grid = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from cudakit.errors import LaunchError
+from cudakit.errors import LaunchError, named
 from cudakit.jit.compile.elf import LaunchBounds, Resources
 from cudakit.jit.load.config import NO_BLOCK, Config
 from cudakit.streams.devices import Limits
@@ -150,7 +150,8 @@ def check_cooperative(name: str, config: Config, limits: Limits, resident: int) 
 
 def over(name: str, quantity: str, value: object, most: object, limits: Limits) -> LaunchError:
     """Return the error for a configuration whose `quantity`, in words, has the `value` above the limit `most`."""
-    return LaunchError(f"{name}: {quantity} is {value}, over the limit {most} of {limits.name}")
+    error = LaunchError(f"{name}: {quantity} is {value}, over the limit {most} of {limits.name}")
+    return error.detailed(**named(name), parameter=quantity, expected=f"at most {most}", got=str(value))
 
 
 def _check_cluster(name: str, config: Config, cluster: tuple[int, int, int], limits: Limits) -> None:
