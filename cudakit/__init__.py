@@ -29,7 +29,7 @@ This page is a tour. ``help(ck.Kernel)``, ``help(ck.ops)`` and so on explain eac
 - Test kernels: `check` finds races and other faults on the emulator, `prove` covers all sizes at once, `testing` has
   strategies for hypothesis. A pytest plugin has fixtures.
 - Show what is installed, and what is missing: `show_config`.
-- Catch errors: `errors`, all of them a `CudakitError`.
+- Catch errors: `errors`, all of them a `CudakitError`. For programs: `report` makes one document of an error.
 """
 
 from __future__ import annotations
@@ -95,6 +95,7 @@ if TYPE_CHECKING:
     from cudakit.pipeline import Pipeline
     from cudakit.profile.trace import Timer, trace
     from cudakit.proof.prove import prove
+    from cudakit.reports import report
     from cudakit.tuning.tune import tune
 
     __version__: str
@@ -105,9 +106,9 @@ __all__ = [
     "Kernel", "LaunchError", "Module", "Out", "Pipeline", "PipelineError", "PipelineWarning", "Plan", "RangeError",
     "TemplateError", "Timer", "UnknownNameError", "adapters", "allocated", "capture", "check", "config", "cover",
     "device_limits", "elementwise", "empty", "emulator", "errors", "fuse", "generate", "has_gpu", "hazards", "jax",
-    "math", "memory", "ops", "pipeline", "prewarm", "prove", "random", "reduction", "scale", "scan", "show_config",
-    "stencil", "stream", "surface", "tensor_map", "testing", "texture", "to_device", "to_host", "torch", "trace",
-    "tune", "tuning", "use_bundle", "using",
+    "math", "memory", "ops", "pipeline", "prewarm", "prove", "random", "reduction", "report", "scale", "scan",
+    "show_config", "stencil", "stream", "surface", "tensor_map", "testing", "texture", "to_device", "to_host", "torch",
+    "trace", "tune", "tuning", "use_bundle", "using",
 ]  # fmt: skip
 
 _MODULES = (
@@ -126,6 +127,7 @@ _LATER = {
     "fuse": "generate",
     "prove": "proof.prove",
     "reduction": "generate",
+    "report": "reports",
     "scan": "generate",
     "show_config": "installation",
     "stencil": "generate",

@@ -89,16 +89,20 @@ _VERB: typing.Final = re.compile("^(takes|must be|is) ")
 
 
 class Access(NamedTuple):
-    """What a thread did at a line of a kernel, as a fault has it. A field is None or empty if it is not known.
+    """An access of a thread at a line of a kernel. A field is None or empty if it is not known.
 
     Attributes
     ----------
     use : str
         ``reads``, ``writes``, or empty for an instruction that accesses no memory, such as a barrier.
-    file, line
-        File and line in the user's own source.
-    block, thread
-        Indices (x, y, z) of the thread in the grid and in its block.
+    file : str
+        File in the user's own source.
+    line : int
+        Line in the file.
+    block : tuple of int or None
+        Index (x, y, z) of the block in the grid.
+    thread : tuple of int or None
+        Index (x, y, z) of the thread in its block.
     """
 
     use: str = ""
@@ -179,6 +183,13 @@ class CudakitError(Exception):
     def detailed(self, **parts: typing.Any) -> Self:
         """Add details, except those that the error has already. Return the error."""
         self.details = self.details.filled(parts)
+        return self
+
+    def like(self, other: BaseException) -> Self:
+        """Take over the details of another error. Return the error."""
+        for name in ("details", "diagnostics"):
+            if hasattr(other, name):
+                setattr(self, name, getattr(other, name))
         return self
 
 

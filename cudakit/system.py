@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import glob
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -148,6 +149,72 @@ def _system_folder() -> str:
     return name.value
 
 
+@contextlib.contextmanager
+def adopting_orphans() -> Iterator[None]:
+    """Make this process the parent of its descendants whose parent ends, inside a ``with`` block; only Linux can."""
+    set_child_subreaper = 36
+    _prctl(set_child_subreaper, 1)
+    try:
+        yield
+    finally:
+        _prctl(set_child_subreaper, 0)
+
+
+def end_with_parent() -> None:
+    """Let this process be killed when its parent ends; only Linux can."""
+    set_parent_death_signal = 1
+    _prctl(set_parent_death_signal, int(signal.SIGTERM))
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        c_library().prctl(option, ctypes.c_ulong(value), 0, 0, 0)
+
+
+def descendants(but: Container[int] = ()) -> dict[int, int]:
+    """Return the processes below this one, with the bytes of memory of each; none if the system does not list them.
+
+    `but` are children of this process that are left out, with those below them.
+    """
+    parents: dict[int, int] = {}
+    pages: dict[int, int] = {}
+    for path in glob.glob("/proc/[0-9]*/stat"):
+        with contextlib.suppress(OSError), open(path, encoding="ascii", errors="replace") as file:
+            # The name, in brackets, may have any characters.
+            number, fields = int(path.split("/")[2]), file.read().rpartition(")")[2].split()
+            parents[number], pages[number] = int(fields[1]), int(fields[21])
+    below = {os.getpid()}
+    while more := {number for number, parent in parents.items() if parent in below and number not in but} - below:
+        below |= more
+    size = os.sysconf("SC_PAGE_SIZE") if pages else 0
+    return {number: pages[number] * size for number in below - {os.getpid()}}
+
+
+def kill_all(remaining: Callable[[], Iterable[int]], within_s: float = 5.0) -> None:
+    """Kill processes below this one until `remaining` returns none. First all are stopped, so that none starts more."""
+    end = time.monotonic() + within_s
+    while (numbers := list(remaining())) and time.monotonic() < end:
+        for signal_number in (signal.SIGSTOP, signal.SIGKILL):
+            for number in numbers:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(number, signal_number)
+        for number in numbers:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(number, os.WNOHANG)
+        time.sleep(0.002)
+
+
+def limit_data(size: int) -> None:
+    """Let the process allocate at most `size` bytes more; a further allocation fails. Only Linux counts them all."""
+    if sys.platform == "linux":
+        import resource  # only POSIX systems have it
+
+        with open("/proc/self/statm", encoding="ascii") as file:
+            now = int(file.read().split()[5]) * os.sysconf("SC_PAGE_SIZE")
+        _, most = resource.getrlimit(resource.RLIMIT_DATA)
+        resource.setrlimit(resource.RLIMIT_DATA, (now + size, most))
+
+
 def at_fork(**calls: Callable[[], object]) -> None:
     """Register callbacks around each fork, as `os.register_at_fork` does; do nothing if the system cannot fork."""
     if hasattr(os, "register_at_fork"):
@@ -166,9 +233,8 @@ def memory_bytes() -> int:
 
 def be_woken_in_time(slack_ns: int) -> None:
     """Set the timer slack of this thread, so that its short waits end on time; only Linux can."""
-    if sys.platform == "linux":
-        set_timer_slack = 29
-        c_library().prctl(set_timer_slack, ctypes.c_ulong(slack_ns), 0, 0, 0)
+    set_timer_slack = 29
+    _prctl(set_timer_slack, slack_ns)
 
 
 # ── C and C++ ──

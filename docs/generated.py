@@ -76,7 +76,7 @@ SUBJECTS = {
     "errors": (
         "Errors and warnings",
         "Every exception of cudakit is a `CudakitError`.",
-        " ".join(sorted(_classes(Exception) - _classes(Warning)) + sorted(_classes(Warning))),
+        " ".join(["report", *sorted(_classes(Exception) - _classes(Warning)), *sorted(_classes(Warning))]),
         "errors",
     ),
 }

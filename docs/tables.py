@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from cudakit import cli
+from cudakit import cli, reports
 from cudakit.jit.cache import settings
 from cudakit.jit.source.headers import templates_folder
 from cudakit.types import cpp, structs
@@ -34,6 +34,7 @@ def fragments() -> dict[str, str]:
         "templates": templates(),
         "headers": headers(),
         "commands": commands(),
+        "kinds": kinds(),
         "variables": variables(),
     }
     return {f"{name}.md": text for name, text in made.items()}
@@ -237,6 +238,12 @@ def _command(parser: argparse.ArgumentParser, text: str) -> str:
         rows.append((f"`{name}{takes}`", action.help or ""))
     listed = table(("argument", "is"), rows) if rows else ""
     return f"### {parser.prog}\n\n{text[:1].upper()}{text[1:]}.\n\n```text\n{usage}\n```\n\n{listed}"
+
+
+def kinds() -> str:
+    """Return a row for each kind of problem, with its exit status."""
+    rows = [("0", "", "no problem"), *((str(row.status), f"`{name}`", row.text) for name, row in reports.KINDS.items())]
+    return table(("status", "kind", "is"), rows)
 
 
 def variables() -> str:

@@ -7,7 +7,6 @@ import builtins
 import contextlib
 import importlib
 import importlib.util
-import json
 import os
 import re
 import sys
@@ -16,19 +15,20 @@ import traceback
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 
+from cudakit import reports
 from cudakit.adapters import core_stand_in, numba_driver, triton_kernels
 from cudakit.adapters.cupy import cupy_stand_in
 from cudakit.adapters.pycuda import PACKAGES
 from cudakit.adapters.stand_ins import Find, Put, Replace, StandIns
 from cudakit.emulator.face import EmulatedThreads, Finding, Report, begin, check, counters, strict
-from cudakit.errors import ArgumentError, CompileError, CudakitError, EmulatorWarning, LaunchError
+from cudakit.errors import ArgumentError, CudakitError, EmulatorWarning, LaunchError
 from cudakit.jit.launch.tracebacks import cut
 from cudakit.places import say_emulated
 from cudakit.streams.devices import has_gpu
@@ -42,8 +42,6 @@ _LIBRARY = re.compile(
 )
 P = ParamSpec("P")
 T = TypeVar("T")
-_ERROR = re.compile(r"^(?P<file>[^\n]*?):(?P<line>\d+): error: ", re.MULTILINE)
-_PLACE = re.compile(r"\(PTX line (?P<ptx>\d+)(?:, (?P<file>[^()]*?):(?P<line>\d+)(?=[,)]))?")
 
 
 def fault_of(error: Exception, program: str = "") -> Finding:
@@ -51,17 +49,8 @@ def fault_of(error: Exception, program: str = "") -> Finding:
 
     Its line is the kernel's, if the error names one. Else it is the line of `program` that was running.
     """
-    text = str(error)
-    kernel, lines = "", list[tuple[str, str | int | None]]()
-    if (place := _PLACE.search(text)) is not None:
-        kernel, lines = text.partition(": ")[0], [(place["file"] or "", place["line"])]
-    elif isinstance(error, CompileError) and (source := _ERROR.search(text)) is not None:
-        lines = [(source["file"], source["line"])]
-    else:
-        frames = traceback.extract_tb(error.__traceback__)
-        lines = [(program, frame.lineno) for frame in frames if frame.filename == program]
-    file, line = (lines or [("", 0)])[-1]
-    return Finding("error", kernel, file, int(line or 0), "", text)
+    problem = reports.problems_of(error, program)[0]
+    return Finding("error", problem["kernel"] or "", problem["file"] or "", problem["line"] or 0, "", str(error))
 
 
 def exit_status(left: SystemExit) -> int:
@@ -96,20 +85,14 @@ class Ran:
         Findings of checks, and last the fault that ended the program, if any.
     status : int
         Exit status of the program.
+    problems : list of dict
+        Findings and the fault that ended the program, as `cudakit.reports.report` has them.
     """
 
     report: Report
     faults: tuple[Finding, ...]
     status: int
-
-    def to_json(self, program: str) -> str:
-        """Return the result as JSON, for editors and for programs that write kernels. Write no file.
-
-        `program` is the program's path or name, which the JSON contains.
-        """
-        faults = [asdict(fault) for fault in self.faults]
-        ok = not faults and not self.status
-        return json.dumps({"program": program, "ok": ok, "faults": faults, **self.report.to_dict()}, indent=1)
+    problems: list[reports.Problem] = field(default_factory=list)
 
 
 @dataclass
@@ -128,6 +111,8 @@ class Program:
         Text that is run in place of a file, as by ``python -c``, or with the path ``-`` as by ``python -``.
     pycuda : {"ours", "theirs"} or None
         PyCUDA that the program gets. Default: PyCUDA itself on a GPU if it is installed, else cudakit's.
+    findings : list of Finding
+        What checks reported before an exception ended the program.
     raised : BaseException or None
         Exception that ended the program.
     trace : traceback or None
@@ -139,6 +124,7 @@ class Program:
     module: str = ""
     text: str | None = None
     pycuda: PyCUDA | None = None
+    findings: list[Finding] = field(default_factory=list, init=False, compare=False)
     raised: BaseException | None = field(default=None, init=False)
     trace: TracebackType | None = field(default=None, init=False)
 
@@ -549,17 +535,22 @@ def examine(program: Program, checked: bool = False, schedules: int = 0) -> Ran:
     Exception
         Exceptions of the program, except cudakit's own errors, which are faults. The findings so far are their notes.
     """
-    status, faults = 0, tuple[Finding, ...]()
+    status, error = 0, None
     checks = check(schedules=schedules) if checked else contextlib.nullcontext()
     with without_gpu(program, "checked"), counters() as report, checks as check_report:
         try:
             status = program.execute_to_end()
-        except CudakitError as error:
-            faults = (fault_of(error, program.file),)
-        except Exception as error:
-            if not (text := _missing_library(error)):
+        except CudakitError as raised:
+            error = raised
+        except Exception as raised:
+            if not (text := _missing_library(raised)):
                 for finding in check_report.findings if check_report is not None else ():
-                    error.add_note(f"cudakit check: {finding}")
+                    raised.add_note(f"cudakit check: {finding}")
+                    program.findings.append(finding)
                 raise
-            faults = (fault_of(CudakitError(text).with_traceback(error.__traceback__), program.file),)
-    return Ran(report, (*(check_report.findings if check_report is not None else ()), *faults), status)
+            error = CudakitError(text).with_traceback(raised.__traceback__)
+    findings = tuple(check_report.findings) if check_report is not None else ()
+    if error is None:
+        return Ran(report, findings, status, reports.problems_of(findings))
+    problems = [*reports.problems_of(findings), *reports.problems_of(error, program.file)]
+    return Ran(report, (*findings, fault_of(error, program.file)), status, problems)

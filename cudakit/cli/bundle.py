@@ -17,8 +17,8 @@ def add(commands: Any) -> None:
     bundle = commands.add_parser("bundle", help="compile kernels into one file, for machines without a compiler")
     actions = bundle.add_commands("actions", "ACTION")
 
-    build = command(actions, "build", _build, "compile the kernels that a SPEC lists into one file")
-    build.epilog = f"example: {build.prog} kernels.toml -o kernels.ckb"
+    text = "compile the kernels that a SPEC lists into one file"
+    build = command(actions, "build", _build, text, "kernels.toml -o kernels.ckb")
     build.add_argument("spec", type=Path, metavar="SPEC", help="TOML or Python file that lists kernels and archs")
     build.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="file to write; default: SPEC's name with .ckb, beside it"
@@ -60,6 +60,7 @@ def _build(options: argparse.Namespace) -> int:
 
     output = options.output or options.spec.with_suffix(".ckb")
     count = build(options.spec, output)
+    options.result = {"kernels": count, "file": str(output), "bytes": output.stat().st_size}
     print(f"Wrote {counted(count, 'kernel')} to {output}, {byte_size(output.stat().st_size)}.")
     return 0
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 import time
@@ -28,13 +27,11 @@ def add(commands: Any) -> None:
     )
     actions = cache.add_commands("actions", "ACTION")
 
-    info = command(actions, "info", _cache_info, "show the folder of the cache, its number of kernels and its size")
-    info.add_argument("--json", action="store_true", help="write JSON")
+    command(actions, "info", _cache_info, "show the folder of the cache, its number of kernels and its size", "")
+    command(actions, "list", _list, "list the compiled kernels, most recently used first", "", "--json")
 
-    listing = command(actions, "list", _list, "list the compiled kernels, most recently used first")
-    listing.add_argument("--json", action="store_true", help="write JSON, with the parts of each key")
-
-    explain = command(actions, "explain", _explain, "show whether a kernel is in the cache and, if not, what differs")
+    text = "show whether a kernel is in the cache and, if not, what differs"
+    explain = command(actions, "explain", _explain, text, "saxpy.cu --args float --arch sm_90")
     explain.add_argument("source", type=Path, metavar="SOURCE", help="CUDA C++ file")
     explain.add_argument("--kernel", metavar="NAME", help="name of the kernel, if the file has several")
     explain.add_argument(
@@ -42,7 +39,7 @@ def add(commands: Any) -> None:
     )
     explain.add_argument("--arch", help="arch, such as sm_90; default: that of the GPU, or of the emulator")
 
-    clear = command(actions, "clear", _clear, "remove compiled kernels from the cache")
+    clear = command(actions, "clear", _clear, "remove compiled kernels from the cache", "", "'saxpy.cu: *'")
     clear.add_argument(
         "pattern",
         nargs="?",
@@ -50,7 +47,8 @@ def add(commands: Any) -> None:
         help="only kernels whose file or name contains this text; * stands for any text",
     )
 
-    giving = command(actions, "export", _export, "write compiled kernels to a file, for machines without a compiler")
+    text = "write compiled kernels to a file, for machines without a compiler"
+    giving = command(actions, "export", _export, text, "kernels.ckx", "kernels.ckx saxpy")
     giving.add_argument("file", type=Path, metavar="FILE", help="file to write")
     giving.add_argument(
         "pattern", nargs="?", metavar="PATTERN", help="only kernels whose file or name contains this text"
@@ -61,15 +59,16 @@ def add(commands: Any) -> None:
         "import",
         _import,
         "read compiled kernels from an exported file; their code will run here: trust its source",
+        "kernels.ckx",
     )
     taking.add_argument("file", type=Path, metavar="FILE", help="file to read")
 
 
 def _cache_info(options: argparse.Namespace) -> int:
     info = default_cache().info()
+    options.result = {name: getattr(info, name) for name in ("folder", "entries", "blobs", "bytes", "max_bytes")}
     if options.json:
-        state = {name: getattr(info, name) for name in ("folder", "entries", "blobs", "bytes", "max_bytes")}
-        print(json.dumps(state, indent=2, default=str))
+        pass
     elif info.folder is None:
         print("There is no cache on disk: CUDAKIT_CACHE_DIR is empty.")
     else:
@@ -81,8 +80,9 @@ def _cache_info(options: argparse.Namespace) -> int:
 
 def _list(options: argparse.Namespace) -> int:
     entries = default_cache().entries()
+    options.result = {"kernels": [_entry_record(entry) for entry in entries]}
     if options.json:
-        print(json.dumps([_entry_record(entry) for entry in entries], indent=2))
+        pass
     elif not entries:
         print("The cache holds no kernels.")
     else:
@@ -114,10 +114,13 @@ def _explain(options: argparse.Namespace) -> int:
     specialization = kernel.specialization(arch=options.arch)
     request = first_request(specialization)
     if bundled_code_of(specialization) is not None:
-        print(f"hit: {request.label} is in the cache, imported.")
-        return 0
-    for line in _explanation_lines(default_cache().explain(request)):
-        print(line)
+        lines, where = [f"hit: {request.label} is in the cache, imported."], "imported"
+    else:
+        explanation = default_cache().explain(request)
+        lines, where = list(_explanation_lines(explanation)), explanation.where
+    options.result = {"kernel": request.label, "where": where, "lines": lines}
+    if not options.json:
+        print("\n".join(lines))
     return 0
 
 
@@ -148,6 +151,7 @@ def _value(value: str | None) -> str:
 
 def _export(options: argparse.Namespace) -> int:
     count, alone = default_cache().export_to(options.file, options.pattern)
+    options.result = {"kernels": count, "file": str(options.file), "left_out": list(alone)}
     print(f"Wrote {counted(count, 'kernel')} to {options.file}.")
     for label in alone:
         print(f"left out, because it depends on files of this machine: {label}", file=sys.stderr)
@@ -156,11 +160,13 @@ def _export(options: argparse.Namespace) -> int:
 
 def _import(options: argparse.Namespace) -> int:
     count = default_cache().import_from(options.file)
+    options.result = {"kernels": count}
     print(f"Imported {counted(count, 'kernel')}.")
     return 0
 
 
 def _clear(options: argparse.Namespace) -> int:
     removed = default_cache().clear(options.pattern)
+    options.result = {"kernels": removed}
     print(f"Removed {counted(removed, 'kernel')} from the cache.")
     return 0

@@ -15,7 +15,9 @@ _SHELLS: Final = ("bash", "zsh", "fish")
 def add(commands: Any) -> None:
     """Add the command."""
     text = "write a script that completes commands, options and files in a shell"
-    completion = command(commands, "completion", _completion, text)
+    completion = command(
+        commands, "completion", _completion, text, "bash > ~/.local/share/bash-completion/completions/cudakit"
+    )
     completion.add_argument("shell", choices=_SHELLS, metavar="SHELL", help=" or ".join(_SHELLS))
 
 
@@ -30,5 +32,8 @@ def _completion(options: argparse.Namespace) -> int:
             action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
         elif action.type is Path or action.metavar in ("FILE", "FILE[:LINE]"):
             action.complete = shtab.FILE  # type: ignore[attr-defined]
-    print(shtab.complete(whole, options.shell))
+    script = shtab.complete(whole, options.shell)
+    options.result = {"script": script}
+    if not options.json:
+        print(script)
     return 0

@@ -11,7 +11,14 @@ from cudakit.cli.parsers import command
 
 def add(commands: Any) -> None:
     """Add the command."""
-    demo = command(commands, "demo", _demo, "run three kernels on a photograph: gray, blur, histogram")
+    demo = command(
+        commands,
+        "demo",
+        _demo,
+        "run three kernels on a photograph: gray, blur, histogram",
+        "",
+        "photo.jpg --output blur.png",
+    )
     demo.add_argument("photo", nargs="?", type=Path, metavar="PHOTO", help="image file; default: a portrait")
     demo.add_argument("--arch", help="arch to compile the kernels for too, such as sm_90")
     demo.add_argument(

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any
 
+from cudakit import reports
 from cudakit.cli.parsers import command
+from cudakit.errors import Details
 
 
 def add(commands: Any) -> None:
     """Add the command."""
     text = "show versions, GPU or emulator, compiler, extras, cache, and what is missing"
-    info = command(commands, "info", _info, text)
-    info.add_argument("--json", action="store_true", help="write JSON: the sections of ck.show_config")
+    command(commands, "info", _info, text, "", "--json")
 
 
 def _info(options: argparse.Namespace) -> int:
@@ -21,5 +21,10 @@ def _info(options: argparse.Namespace) -> int:
     from cudakit import installation
 
     config = installation.show_config("dicts")
-    print(json.dumps(config, indent=2) if options.json else installation.as_text(config))
-    return 1 if config["missing"] else 0
+    options.result = config
+    if not options.json:
+        print(installation.as_text(config))
+    for entry in config["missing"]:
+        details = Details(expected=entry["what"], advice=entry["command"])
+        options.problems.append(reports.problem_of("missing", f"{entry['what']} is missing", details))
+    return reports.status_of(options.problems)

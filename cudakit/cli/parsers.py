@@ -13,6 +13,18 @@ from cudakit.errors import CudakitError, shortened
 from cudakit.types import cpp
 
 
+class UsageError(Exception):
+    """A command line is wrong. `parser` is that of the command."""
+
+    def __init__(self, parser: Parser, message: str) -> None:
+        super().__init__(message)
+        self.parser = parser
+
+    def leave(self) -> NoReturn:
+        """End the process with the usage and the message on standard error, as argparse does."""
+        argparse.ArgumentParser.error(self.parser, str(self))
+
+
 class Parser(argparse.ArgumentParser):
     """A parser that suggests the nearest command for an unknown one, and shows its help where none is named."""
 
@@ -20,6 +32,10 @@ class Parser(argparse.ArgumentParser):
         """Add a group of commands; without a command the help is shown, with the status of a wrong call."""
         self.set_defaults(run=self._show_help, parser=self)
         return self.add_subparsers(title=title, metavar=metavar)
+
+    def error(self, message: str) -> NoReturn:
+        """Raise a `UsageError`, as argparse calls this for a wrong command line."""
+        raise UsageError(self, message)
 
     def _show_help(self, options: argparse.Namespace) -> int:
         self.print_help(sys.stderr)
@@ -62,14 +78,30 @@ def _suggestion(word: str, candidates: Iterable[str]) -> str:
     return f"; did you mean {nearest[0]}?" if nearest else ""
 
 
-def command(group: Any, name: str, run: Callable[[argparse.Namespace], int], text: str) -> Parser:
+def command(group: Any, name: str, run: Callable[[argparse.Namespace], int], text: str, *examples: str) -> Parser:
     """Add a command, or an action of a command, to `group`, and return its parser. `run` carries it out.
 
-    `text` is the line of help.
+    `text` is the line of help, and `examples` are command lines without ``cudakit`` and the name.
     """
-    parser: Parser = group.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+    parser: Parser = group.add_parser(
+        name,
+        help=text,
+        description=f"{text[0].upper()}{text[1:]}.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    lines = [f"  {parser.prog} {example}".rstrip() for example in examples]
+    parser.epilog = "\n".join(["examples:" if len(lines) > 1 else "example:", *lines])
     parser.set_defaults(run=run, parser=parser)
+    parser.add_argument("--json", action="store_true", help="write one JSON document, also of an error")
     return parser
+
+
+def byte_count(text: str) -> int:
+    """Return a number of bytes from a text such as ``2G``, ``1.5M`` or ``4096``."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([KMGT]?)(?:i?B)?", text, re.IGNORECASE)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size, such as 500M or 2G")
+    return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
 
 
 def split_arguments(text: str) -> tuple[str | int, ...]:

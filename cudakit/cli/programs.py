@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from cudakit.cli.parsers import command
+from cudakit import reports
+from cudakit.cli import supervised
+from cudakit.cli.parsers import Parser, command
 from cudakit.errors import CudakitError
 from cudakit.types.shown import counted
 
@@ -21,10 +23,10 @@ _CUDA_SUFFIXES: Final = (".cu", ".cuh")
 
 def add(commands: Any) -> None:
     """Add the commands."""
-    parser = command(
-        commands, "run", run, "run a Python program unchanged: on the GPU, or on the emulator if there is none"
-    )
-    add_program(parser, "app.py 100", "its arguments follow it")
+    text = "run a Python program unchanged: on the GPU, or on the emulator if there is none"
+    parser = command(commands, "run", run, text, "app.py 100", "--time-limit 60 --json app.py")
+    add_program(parser, "its arguments follow it")
+    parser.set_defaults(may_use_gpu=True)
     parser.add_argument("-c", dest="text", metavar="TEXT", help="run this text in place of a file")
 
     check = command(
@@ -32,9 +34,10 @@ def add(commands: Any) -> None:
         "check",
         _check,
         "run a program on the emulator and report races, accesses out of bounds and other faults of its kernels",
+        "app.py --schedules 20 -- 100",
+        "app.py --json --time-limit 60 --memory-limit 4G",
     )
-    add_program(check, "app.py --schedules 20 -- 100")
-    check.add_argument("--json", action="store_true", help="write JSON")
+    add_program(check)
     check.add_argument(
         "--schedules",
         type=int,
@@ -48,9 +51,9 @@ def add(commands: Any) -> None:
         "inspect",
         _inspect,
         "run a program on the emulator and report memory accesses, divergence and instructions of its kernels",
+        "app.py --html -- 100",
     )
-    add_program(inspect, "app.py --html -- 100")
-    inspect.add_argument("--json", action="store_true", help="write JSON")
+    add_program(inspect)
     inspect.add_argument(
         "--html",
         nargs="?",
@@ -61,19 +64,19 @@ def add(commands: Any) -> None:
     )
     inspect.add_argument("--card", default="H200", help="card whose roofline is drawn; default: H200")
 
-    debug = command(commands, "debug", _debug, "run a program on the emulator and step through a kernel")
-    add_program(debug, "app.py:12 -- 100", metavar="FILE[:LINE]", text="Python file, and line to stop at")
+    text = "run a program on the emulator and step through a kernel"
+    debug = command(commands, "debug", _debug, text, "app.py:12 -- 100")
+    add_program(debug, metavar="FILE[:LINE]", text="Python file, and line to stop at")
+    debug.set_defaults(is_supervised=False)  # a person is at the terminal
 
 
 def add_program(
-    command: argparse.ArgumentParser,
-    example: str,
+    command: Parser,
     arguments: str = "its arguments follow after --",
     metavar: str = "FILE",
     text: str = "Python file",
 ) -> None:
     """Add the arguments that name a program to a command."""
-    command.epilog = f"example: {command.prog} {example}"
     command.add_argument("program", nargs="?", metavar=metavar, help=f"{text}; {arguments}")
     command.add_argument("-m", dest="module", metavar="MODULE", help="run this module in place of a file")
     command.add_argument(
@@ -82,6 +85,19 @@ def add_program(
         metavar="WHOSE",
         help="PyCUDA that the program gets, ours or theirs; default: theirs on a GPU if it is installed, else ours",
     )
+    supervised.add(command)
+
+
+def end_of_run(words: Sequence[str]) -> int:
+    """Return the index of the program's own first argument in ``run [options] FILE arguments``."""
+    at = 1
+    while at < len(words):
+        if words[at] in ("-m", "-c"):
+            return at + 2
+        if not words[at].startswith("-") or words[at] == "-":
+            return at + 1
+        at += 2 if words[at] in ("--pycuda", "--time-limit", "--memory-limit") else 1
+    return at
 
 
 def run(options: argparse.Namespace) -> int:
@@ -98,9 +114,13 @@ def _ran(options: argparse.Namespace, checked: bool) -> Ran:
     from cudakit.adapters.program import examine
 
     program = program_of(options, "check" if checked else "inspect")
-    # What is written for programs to read is not mixed with what the program prints.
-    with contextlib.redirect_stdout(sys.stderr) if options.json else contextlib.nullcontext():
-        return examine(program, checked, getattr(options, "schedules", 0))
+    ran = examine(program, checked, getattr(options, "schedules", 0))
+    options.problems += ran.problems
+    if ran.status and not ran.problems:
+        text = f"the program ended with status {ran.status}"
+        options.problems.append(reports.problem_of("exit", text, status=ran.status))
+    options.result = {"program": str(program), **ran.report.to_dict()}
+    return ran
 
 
 def program_of(options: argparse.Namespace, command: str) -> Program:
@@ -125,7 +145,7 @@ def program_of(options: argparse.Namespace, command: str) -> Program:
     if options.program == "-":
         text = sys.stdin.read()
     elif path is not None and not path.exists():
-        raise CudakitError(f"there is no program {path}")
+        raise CudakitError(f"there is no program {path}").detailed(kind="file", file=str(path))
     program = options.executed = Program(
         options.program, tuple(options.arguments), options.module or "", text, options.pycuda
     )
@@ -135,9 +155,7 @@ def program_of(options: argparse.Namespace, command: str) -> Program:
 def _check(options: argparse.Namespace) -> int:
     folder = f"{Path.cwd()}{os.sep}"  # the program may change it
     ran = _ran(options, checked=True)
-    if options.json:
-        print(ran.to_json(str(options.executed)))
-    else:
+    if not options.json:
         for fault in ran.faults:
             print(str(fault).replace(folder, ""))
         kernels = ran.report.kernels.values()
@@ -145,7 +163,7 @@ def _check(options: argparse.Namespace) -> int:
         verdict = counted(len(ran.faults), "fault") if ran.faults else "nothing wrong was found"
         launched = f"{launches} launch{'' if launches == 1 else 'es'}"
         print(f"{counted(len(kernels), 'kernel')}, {launched}: {verdict}.")
-    return 1 if ran.faults else ran.status
+    return reports.status_of(options.problems)
 
 
 def _inspect(options: argparse.Namespace) -> int:
@@ -154,9 +172,7 @@ def _inspect(options: argparse.Namespace) -> int:
     card_of(options.card)  # an unknown card is an error before the program runs
     folder = Path.cwd()  # the program may change it
     ran = _ran(options, checked=False)
-    if options.json:
-        print(ran.to_json(str(options.executed)))
-    else:
+    if not options.json:
         for fault in ran.faults:
             print(fault.text)
         print(f"{ran.report}\n\n{ran.report.annotated()}")
@@ -165,7 +181,7 @@ def _inspect(options: argparse.Namespace) -> int:
         page = options.html if options.html != Path() else Path(f"{name}.html")
         ran.report.save_html(folder / page, options.card)
         print(f"wrote {page}", file=sys.stderr)
-    return 1 if ran.faults else ran.status
+    return reports.status_of(options.problems)
 
 
 def _debug(options: argparse.Namespace) -> int:

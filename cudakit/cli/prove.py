@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,8 +19,9 @@ if TYPE_CHECKING:
 
 def add(commands: Any) -> None:
     """Add the command."""
-    prove = command(commands, "prove", _prove, "prove for all sizes that kernels stay in bounds and do not race")
-    add_program(prove, "app.py --kernel scale -- 100", text="CUDA C++ file, or Python program whose kernels are proved")
+    text = "prove for all sizes that kernels stay in bounds and do not race"
+    prove = command(commands, "prove", _prove, text, "scale.cu", "app.py --kernel scale -- 100")
+    add_program(prove, text="CUDA C++ file, or Python program whose kernels are proved")
     prove.add_argument("--kernel", metavar="NAME", help="name of a kernel; default: all kernels of the file")
     prove.add_argument(
         "--timeout",
@@ -32,7 +31,6 @@ def add(commands: Any) -> None:
         help="time limit of the solver for one question, on a common machine; default: 10",
     )
     prove.add_argument("--arch", default="sm_90", help="arch to compile for; default: sm_90")
-    prove.add_argument("--json", action="store_true", help="write JSON")
 
 
 def _prove(options: argparse.Namespace) -> int:
@@ -42,7 +40,7 @@ def _prove(options: argparse.Namespace) -> int:
     path = Path(options.program or "")
     proofs: Iterator[Proof | ProgramProof]
     if options.program is None or path.suffix == ".py" or path.is_dir():
-        proofs = _proofs_ofprogram_of(options)
+        proofs = _proofs_of_program(options)
     else:
         proofs = proofs_of(path, options.kernel, options.timeout, options.arch)
     verdicts, records = [], []
@@ -51,12 +49,11 @@ def _prove(options: argparse.Namespace) -> int:
         records.append(proof.to_json())
         if not options.json:
             print(proof, flush=True)
-    if options.json:
-        print(json.dumps(records, indent=1))
+    options.result = {"proofs": records}
     return 0 if all(verdicts) else 1
 
 
-def _proofs_ofprogram_of(options: argparse.Namespace) -> Iterator[ProgramProof]:
+def _proofs_of_program(options: argparse.Namespace) -> Iterator[ProgramProof]:
     """Yield a proof of each kernel that a Python program launches.
 
     Raises
@@ -67,8 +64,7 @@ def _proofs_ofprogram_of(options: argparse.Namespace) -> Iterator[ProgramProof]:
     from cudakit.adapters.program_proofs import launches_of, proofs_of_launches
 
     program = program_of(options, "prove")
-    with contextlib.redirect_stdout(sys.stderr) if options.json else contextlib.nullcontext():
-        kernels, error = launches_of(program)
+    kernels, error = launches_of(program)
     if error is not None:
         print(f"cudakit: {program} ended early: {error}", file=sys.stderr)
     kernels = [kernel for kernel in kernels if options.kernel in (None, kernel.instance.kernel)]

@@ -6,13 +6,15 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from cudakit.cli import supervised
 from cudakit.cli.parsers import command
 
 
 def add(commands: Any) -> None:
     """Add the command."""
-    tune = command(commands, "tune", _tune, "find the fastest variant of a kernel, and keep it")
-    tune.epilog = f"examples: {tune.prog} app.py:scale --sizes 1000,1000000 and {tune.prog} ops sort sum"
+    text = "find the fastest variant of a kernel, and keep it"
+    tune = command(commands, "tune", _tune, text, "app.py:scale --sizes 1000,1000000", "ops sort sum", "--list")
+    supervised.add(tune)
     tune.add_argument(
         "kernel",
         nargs="?",
@@ -32,7 +34,6 @@ def add(commands: Any) -> None:
         help="what is least: time or energy; on the emulator a counter; the first leads the search",
     )
     tune.add_argument("--seed", type=int, metavar="N", help="seed of the strategy; default: 0")
-    tune.add_argument("--json", action="store_true", help="write JSON: a line a candidate, then a line a size")
     tune.add_argument("--list", action="store_true", help="list the kept results")
     tune.add_argument("--export", dest="export_to", type=Path, metavar="FILE", help="write the kept results to a file")
     tune.add_argument("--import", dest="import_from", type=Path, metavar="FILE", help="merge results of a file")

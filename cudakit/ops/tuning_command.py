@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 
 from cudakit.errors import CudakitError
@@ -11,7 +10,7 @@ from cudakit.ops.tuning import WORTH, Outcome, keep, tune_ops
 from cudakit.ops.tuning_cases import CASES, Case
 from cudakit.places import DEVICES, place_of, stream
 from cudakit.tuning.candidate import shown
-from cudakit.tuning.command import bar, json_line, sizes_of
+from cudakit.tuning.command import progress_of, sizes_of
 from cudakit.types.shown import Table, text
 
 
@@ -38,13 +37,15 @@ def run(options: argparse.Namespace) -> int:
         stream=here,
         dtypes=dtypes,
         sizes=sizes,
-        progress=json_line if options.json else bar,
+        progress=progress_of(options),
         **{name: value for name, value in changes.items() if value is not None},
     ):
         outcomes.append(outcome)
         if outcome.is_better and on_gpu:
             keep(outcome, here)
-        print(json.dumps(outcome.to_dict()) if options.json else _line(outcome), flush=True)
+        if not options.json:
+            print(_line(outcome), flush=True)
+    options.result["outcomes"] = [outcome.to_dict() for outcome in outcomes]
     if not options.json:
         print(_summary(outcomes, on_gpu))
     return 0

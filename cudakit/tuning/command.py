@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import runpy
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
             f"{' '.join(options.ops) or '--dtype'} belongs to ops: cudakit tune ops OP …; a kernel is one FILE.py:NAME"
         )
     if options.list:
-        return _list(folder, options.json)
+        return _list(folder, options)
     if options.export_to is not None:
         print(f"wrote {folder.export_to(options.export_to)} results to {options.export_to}")
         return 0
@@ -38,11 +38,12 @@ def run(options: argparse.Namespace) -> int:
     chosen = {name: value for name, value in changes.items() if value is not None}
     if options.objective is not None:
         chosen["objective"] = options.objective.split(",")
-    results = kernel.search(None, sizes_of(options.sizes), json_line if options.json else bar, **chosen)
+    results = kernel.search(None, sizes_of(options.sizes), progress_of(options), **chosen)
+    options.result |= {
+        "sizes": [{"size": size, **tuned.to_dict()} for size, tuned in results.items()],
+    }
     for size, tuned in results.items():
-        if options.json:
-            print(json.dumps({"size": size, **tuned.to_dict()}, default=str))
-        else:
+        if not options.json:
             print("" if size == () else f"size {size}", tuned, sep="\n" if size != () else "")
     return 0
 
@@ -55,7 +56,7 @@ def _kernel(text: str | None) -> TunedKernel:
             f"expected FILE.py:NAME, the file and the name of a tuned kernel in it; got {text or 'nothing'}"
         )
     if not Path(path).is_file():
-        raise CudakitError(f"there is no file {path}")
+        raise CudakitError(f"there is no file {path}").detailed(kind="file", file=path)
     sys.path.insert(0, str(Path(path).resolve().parent))
     try:
         names = runpy.run_path(path, run_name="cudakit_tune")
@@ -81,10 +82,10 @@ def sizes_of(text: str) -> list[Any]:
     return [row[0] if len(row) == 1 else row for row in rows]
 
 
-def _list(folder: Records, as_json: bool) -> int:
+def _list(folder: Records, options: argparse.Namespace) -> int:
     rows = dict(folder)
-    if as_json:
-        print(json.dumps(rows, indent=1))
+    options.result = {"results": rows}
+    if options.json:
         return 0
     for record in rows.values():
         best = record["rows"][0]
@@ -93,12 +94,18 @@ def _list(folder: Records, as_json: bool) -> int:
     return 0
 
 
-def json_line(progress: Progress) -> None:
-    """Write a candidate as a line of JSON."""
-    print(json.dumps(dataclasses.asdict(progress.candidate), default=str), flush=True)
+def progress_of(options: argparse.Namespace) -> Callable[[Progress], None]:
+    """Return a function that draws a bar, and adds each candidate to the command's document."""
+    candidates = options.result["candidates"] = []
+
+    def progress(step: Progress) -> None:
+        candidates.append(dataclasses.asdict(step.candidate))
+        _bar(step)
+
+    return progress
 
 
-def bar(progress: Progress) -> None:
+def _bar(progress: Progress) -> None:
     """Draw a bar on a terminal: candidates tried, the best so far, the time left."""
     if not sys.stderr.isatty():
         return

@@ -297,11 +297,11 @@ def test_pycuda_in_other_commands(
     monkeypatch.chdir(tmp_path)
     text = OF_KERNELS.partition("one = cp")[0].replace("if (i <= n) x[i] *= 2", "x[i + n] = 2")
     written(tmp_path, text)
-    assert cli.main(["check", "app.py", "--pycuda=ours"]) == 1
+    assert cli.main(["check", "app.py", "--pycuda=ours"]) == 3
     out = capsys.readouterr().out
     assert "app.py:12): 4 bytes at" in out
     assert str(tmp_path) not in out
-    assert cli.main(["inspect", "-m", "app"]) == 1
+    assert cli.main(["inspect", "-m", "app"]) == 3
     assert "__global__ void twice(float* x, int n)" in capsys.readouterr().out
     written(tmp_path, text.replace("x[i + n] = 2", "x[i] = 2"))
     monkeypatch.setattr("sys.stdin", io.StringIO("q\n"))

@@ -138,7 +138,7 @@ class TestCache:
         assert "KiB" in first
         assert first.startswith("1970-01-1")
         assert second.endswith("saxpy.cu: saxpy<float>")
-        records = json.loads(said(capsys, "cache", "list", "--json"))
+        records = json.loads(said(capsys, "cache", "list", "--json"))["kernels"]
         assert [record["parts"]["name"] for record in records] == ["scale<int>", "saxpy<float>"]
         assert records[0]["last_used"] == "1970-01-12T00:00:00Z"
         assert Path(records[0]["path"]).exists()
@@ -204,7 +204,7 @@ class TestExplain:
         )
 
     def test_no_such_source(self, cache: Cache, source: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert cli.main(["cache", "explain", "absent.cu"]) == 1
+        assert cli.main(["cache", "explain", "absent.cu"]) == 4
         assert capsys.readouterr().err == "cudakit: absent.cu: no such file\n"
 
     @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ class TestErrors:
 
         fill(cache, Specialization())
         monkeypatch.setattr(os, "unlink", refuse)
-        assert cli.main(["cache", "clear"]) == 1
+        assert cli.main(["cache", "clear"]) == 6
         error = capsys.readouterr().err
         assert error.startswith("cudakit: [Errno 13] Permission denied")
         assert error.count("\n") == 1
@@ -311,7 +311,7 @@ class TestErrors:
     ) -> None:
         path = tmp_path / "program.py"
         path.write_text("print('ran')")
-        assert cli.main(["inspect", str(path), "--card", "H20"]) == 1
+        assert cli.main(["inspect", str(path), "--card", "H20"]) == 4
         captured = capsys.readouterr()
         assert captured.err.startswith("cudakit: unknown card 'H20'; expected one of H200, H100")
         assert captured.out == ""

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import cudakit as ck
-from cudakit import cli, demo
+from cudakit import cli, demo, reports
 from cudakit.adapters import program
-from cudakit.cli import parsers
+from cudakit.cli import parsers, supervised
 from cudakit.demo import Stage
 from cudakit.emulator.checks.findings import Finding
 from cudakit.proof import prove
@@ -33,16 +33,16 @@ class Ran:
         self.report: Any = SimpleNamespace(
             kernels=kernels,
             annotated=lambda: "annotated",
+            to_dict=lambda: {"kernels": []},
             save_html=lambda page, card: self.pages.append((page, card)),
         )
+        self.problems = reports.problems_of(faults)
         self.report = type("Report", (SimpleNamespace,), {"__str__": lambda _: "the report"})(**vars(self.report))
-
-    def to_json(self, program: str) -> str:
-        return json.dumps({"program": program})
 
 
 @pytest.fixture
 def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(supervised, "is_needed", lambda options: False)  # stand-ins are of this process
     monkeypatch.chdir(tmp_path)
     Path("app.py").write_text("")
     return "app.py"
@@ -70,7 +70,7 @@ def test_check(app: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     assert calls == [(program.Program(app, ("one", "--two")), True, 5)]
     assert capsys.readouterr().out == "the program's own\n2 kernels, 5 launches: nothing wrong was found.\n"
     calls = given(monkeypatch, Ran(RACE))
-    assert cli.main(["check", app]) == 1
+    assert cli.main(["check", app]) == 3
     assert calls == [(program.Program(app), True, 0)]
     assert capsys.readouterr().out.endswith("\nf: a.cu:3: two write\n2 kernels, 5 launches: 1 fault.\n")
     given(monkeypatch, Ran(status=7))
@@ -78,24 +78,26 @@ def test_check(app: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     capsys.readouterr()
     assert cli.main(["check", "--json", app]) == 7
     captured = capsys.readouterr()
-    assert json.loads(captured.out) == {"program": app}
+    document = json.loads(captured.out)
+    assert (document["command"], document["program"], document["status"]) == ("check", app, 7)
+    assert [problem["kind"] for problem in document["problems"]] == ["exit"]
     assert captured.err == "the program's own\n"
 
 
 def test_inspect(app: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     ran = Ran(RACE)
     calls = given(monkeypatch, ran)
-    assert cli.main(["inspect", app, "--html"]) == 1
+    assert cli.main(["inspect", app, "--html"]) == 3
     assert calls == [(program.Program(app), False, 0)]
     captured = capsys.readouterr()
     assert captured.out == "the program's own\ntwo write\nthe report\n\nannotated\n"
     assert captured.err == "wrote app.html\n"
-    assert cli.main(["inspect", app, "--html", "page.html", "--card", "L4"]) == 1
+    assert cli.main(["inspect", app, "--html", "page.html", "--card", "L4"]) == 3
     assert ran.pages == [(Path.cwd() / "app.html", "H200"), (Path.cwd() / "page.html", "L4")]
     given(monkeypatch, Ran(status=3))
     capsys.readouterr()
     assert cli.main(["inspect", "--json", app]) == 3
-    assert json.loads(capsys.readouterr().out) == {"program": app}
+    assert json.loads(capsys.readouterr().out)["program"] == app
 
 
 def test_debug(app: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,7 +115,7 @@ def test_debug(app: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
         "cudakit: app.py launches no kernel of threads\n"
     )
     for words in (["debug", "no.py:x"], ["debug", ":12"], ["check", "no.py"], ["inspect", "no.py"]):
-        assert cli.main(words) == 1
+        assert cli.main(words) == 6
         assert f"cudakit: there is no program {words[1]}\n" in capsys.readouterr().err
 
 
@@ -139,7 +141,7 @@ def test_prove(app: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     assert cli.main(["prove", "a.cu", "--kernel", "f", "--timeout", "2.5", "--arch", "sm_80"]) == 1
     assert capsys.readouterr().out == "proof True\nproof False\n"
     assert cli.main(["prove", "a.cu", "--json"]) == 1
-    assert json.loads(capsys.readouterr().out) == [{"holds": False}, {"holds": True}]
+    assert json.loads(capsys.readouterr().out)["proofs"] == [{"holds": False}, {"holds": True}]
     assert calls == [
         *((Path("a.cu"), None, 10.0, "sm_90"), (Path("a.cu"), "f", 2.5, "sm_80"), (Path("a.cu"), None, 10.0, "sm_90")),
     ]
@@ -157,9 +159,9 @@ def test_one_message_for_an_unknown_arch(tmp_path: Path, capsys: pytest.CaptureF
     path = tmp_path / "k.cu"
     path.write_text("// prove: n <= len(x)\n__global__ void k(int* x, int n) { x[0] = n; }\n")
     for words in (["demo"], ["prove", str(path)], ["cache", "explain", str(path)]):
-        assert cli.main([*words, "--arch", "90"]) == 1
+        assert cli.main([*words, "--arch", "90"]) == 4
         assert capsys.readouterr().err.endswith(": unknown arch '90'; expected a name such as 'sm_90'\n")
-    assert cli.main(["demo", "--arch", "sm_999"]) == 1
+    assert cli.main(["demo", "--arch", "sm_999"]) == 5
     assert "demo: unknown arch 'sm_999'; expected one that NVRTC" in capsys.readouterr().err
 
 

@@ -15,7 +15,7 @@ from cudakit.arrays import tunable
 from cudakit.arrays.log import Launched, logging
 from cudakit.arrays.place import array_place, device_limits
 from cudakit.arrays.tunable import Choice, Question, planned, trying
-from cudakit.cli import main
+from cudakit.cli import main, supervised
 from cudakit.jit.cache.stages import compiled_of
 from cudakit.ops import tuning
 from cudakit.ops.tuning import Outcome, keep, tune_ops
@@ -156,6 +156,7 @@ def test_the_command_shows_a_ranking_and_keeps_none(
 ) -> None:
     monkeypatch.setattr("cudakit.ops.tuning_command.stream", ck.emulator.stream)
     monkeypatch.setattr("cudakit.ops.tuning_command.CASES", (CASE,))
+    monkeypatch.setattr(supervised, "is_needed", lambda options: False)
     monkeypatch.setattr(tuning, "_MOST_WORKERS", 0)
     words = ["tune", "ops", "doubled", "--objective", "instructions", "--strategy", "exhaustive"]
     assert main(words) == 0
@@ -163,10 +164,10 @@ def test_the_command_shows_a_ranking_and_keeps_none(
     assert "doubled: doubled, float32, 2^10: block=32, left=0: " in out
     assert "1 of 1 choices are 2% faster or more with another point: shown and not kept" in out
     assert main([*words, "--json"]) == 0
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [line.get("state") for line in lines] == [line["state"] for line in lines[:-1]] + [None]
-    assert lines[-1]["choice"] == "doubled"
-    assert lines[-1]["point"] == {"block": 32, "left": 0}
+    document = json.loads(capsys.readouterr().out)
+    assert all(candidate["state"] for candidate in document["candidates"])
+    (outcome,) = document["outcomes"]
+    assert (outcome["choice"], outcome["point"]) == ("doubled", {"block": 32, "left": 0})
     assert [*records()] == []
 
 

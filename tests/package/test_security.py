@@ -25,6 +25,7 @@ KNOWN = {
     "subprocess.Popen": {
         "jit/cache/prewarm.py",  # workers
         "tuning/isolated.py",  # candidates of a search
+        "cli/supervised.py",  # the same command, with limits
         "jit/compile/assemble.py",  # CUDA's assembler of tile code
     },
     "subprocess.run": {

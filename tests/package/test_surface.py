@@ -19,13 +19,14 @@ TOP = """
     PipelineError PipelineWarning
     Plan RangeError TemplateError Timer UnknownNameError adapters allocated capture check config cover device_limits
     elementwise empty emulator errors fuse generate has_gpu hazards jax math memory ops pipeline prewarm prove random
-    reduction scale scan show_config stencil stream surface tensor_map testing texture to_device to_host torch trace
-    tune tuning use_bundle using
+    reduction report scale scan show_config stencil stream surface tensor_map testing texture to_device to_host torch
+    trace tune tuning use_bundle using
 """
 MODULES = {
     "adapters": "from_cupy from_numba from_triton pycuda run",
     "emulator": "EmulatedEvent EmulatedStream Geometry Launch Memory Module counters debug parse run stream strict",
     "errors": """
+        Access Details
         ArgumentError AxisError BoundsError CacheWarning CompileError CompileWarning CudakitError EmulationError
         EmulatorWarning FrameError LaunchError PipelineError PipelineWarning RangeError TemplateError UnknownNameError
     """,

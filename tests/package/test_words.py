@@ -23,6 +23,7 @@ PUBLIC = {
     "adapters/cupy/streams.py": {"done"},
     "adapters/pycuda/gpuarray.py": {"ones"},
     "emulator/checks/findings.py": {"kind"},
+    "errors.py": {"kind", "got"},
     "emulator/counters/counts.py": {"kinds"},
     "emulator/counters/report.py": {"kinds"},
     "emulator/debug/session.py": {"seen"},

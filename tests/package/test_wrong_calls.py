@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.json_schema import faults_of
 
 import cudakit as ck
-from cudakit import cli, hazards, memory, ops, pipeline
+from cudakit import cli, hazards, memory, ops, pipeline, reports
 
 SAXPY = """
 template <typename T>
@@ -861,17 +863,18 @@ def _with_socket(call: Callable[[socket.socket], Any]) -> None:
 
 # ── the command ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
+#: What the message says, and the exit status.
 COMMANDS = {
-    "cache explain no/such.cu": "no/such.cu",
-    "cache explain {folder}": "{folder}",
-    "cache explain {file} --kernel nothing": "nothing",
-    "cache explain {file} --args float,,3": "float,,3",
-    "cache explain {file} --args (": "(",
-    "cache explain {file} --arch x": "x",
-    "cache explain {file}": "T",
-    "demo no/such.png": "no/such.png",
-    "demo {file}": "{file}",
-    "demo --arch x": "x",
+    "cache explain no/such.cu": ("no/such.cu", 6),
+    "cache explain {folder}": ("{folder}", 6),
+    "cache explain {file} --kernel nothing": ("nothing", 4),
+    "cache explain {file} --args float,,3": ("float,,3", 1),
+    "cache explain {file} --args (": ("(", 1),
+    "cache explain {file} --arch x": ("x", 4),
+    "cache explain {file}": ("T", 4),
+    "demo no/such.png": ("no/such.png", 6),
+    "demo {file}": ("{file}", 1),
+    "demo --arch x": ("x", 4),
 }
 
 
@@ -922,6 +925,12 @@ def test_wrong_call(world: World, case: Wrong) -> None:
     assert [word for word in case.words if word not in text] == [], text
     assert isinstance(raised.value, case.kind)
     assert len(text) < 2500
+    document = ck.report(raised.value)
+    assert faults_of(json.loads(json.dumps(document)), reports.schema()) == []
+    problem = document["problems"][0]
+    if problem["kind"] != "compile":
+        assert problem["text"] == text
+        assert problem["kind"] == "file" or problem["file"] == __file__
 
 
 @pytest.mark.parametrize("line", COMMANDS)
@@ -929,10 +938,11 @@ def test_wrong_command(line: str, tmp_path: Path, capsys: pytest.CaptureFixture[
     file = tmp_path / "saxpy.cu"
     file.write_text(SAXPY)
     known = {"folder": str(tmp_path), "file": str(file)}
-    assert cli.main(line.format(**known).split()) == 1
+    word, status = COMMANDS[line]
+    assert cli.main(line.format(**known).split()) == status
     said = capsys.readouterr().err
     assert said.startswith("cudakit: ")
-    assert COMMANDS[line].format(**known) in said
+    assert word.format(**known) in said
 
 
 @pytest.mark.parametrize("name", RIGHT)

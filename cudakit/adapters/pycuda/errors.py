@@ -61,13 +61,13 @@ def as_error(error: Exception) -> Exception:
     if isinstance(error, Error):
         return error
     if isinstance(error, errors.CompileError):
-        return CompileError("compilation failed", error.options, stderr=text.partition("\noptions: ")[0])
+        return CompileError("compilation failed", error.options, stderr=text.partition("\noptions: ")[0]).like(error)
     if isinstance(error, EmulationError) and not isinstance(error, errors.ArgumentError):
-        return KernelFault(text)
+        return KernelFault(text).like(error)
     if not isinstance(error, errors.LaunchError) and "CUDA" not in type(error).__name__:
         return error
     lost = lost_context(error) is not None or (error.__cause__ and lost_context(error.__cause__))
-    return _class_of(text, LaunchError if lost else LogicError)(text)
+    return _class_of(text, LaunchError if lost else LogicError)(text).like(error)
 
 
 #: Words of cudakit's messages and of the driver's names of errors, and the exception of each.

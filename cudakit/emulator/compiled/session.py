@@ -65,16 +65,16 @@ def error_of(code: int, launch: Launch, compiled: Compiled, words: Any) -> Emula
     if code == Ending.STUCK:
         return EmulationError(
             f"{launch.title}: deadlock: threads wait for other lanes of their warp, which wait elsewhere"
-        ).detailed(kind="deadlock", **named(launch.title))
+        ).detailed(category="deadlock", **named(launch.title))
     if code == Ending.STALLED:
         return _stalled(launch, compiled, words)
     number, lane_access = compiled.facts.sites[words[Slot.SITE]]
     instr, function = compiled.source.instruction(number)
     block, thread = words[Slot.AT_BLOCK], words[Slot.THREAD]
     special = SpecialRegisters(launch.geometry, range(block, block + 1))
-    kind, parts = "", dict[str, str]()
+    category, parts = "", dict[str, str]()
     if instr.opcode == "trap":
-        kind = "trap"
+        category = "trap"
         where = place_of(special, launch.geometry, thread)
         problem = trapped(where, compiled.source.context.function, launch.geometry)
     elif "aligned" in instr.modifiers and lane_access is None:
@@ -84,9 +84,9 @@ def error_of(code: int, launch: Launch, compiled: Compiled, words: Any) -> Emula
         mask = words[Slot.ADDRESS] & 2**32 - 1
         problem = f"lane {thread % 32} is not in its own member mask {mask:#010x}"
     else:
-        kind = "access"
+        category = "access"
         problem, parts = _access(launch, instr, lane_access, words[Slot.ADDRESS] & 2**64 - 1)
-    return launch.explain(function, instr, problem, kind, thread_of(special, thread), parts)
+    return launch.explain(function, instr, problem, category, thread_of(special, thread), parts)
 
 
 def _stalled(launch: Launch, compiled: Compiled, words: Any) -> EmulationError:
@@ -110,7 +110,7 @@ def _stalled(launch: Launch, compiled: Compiled, words: Any) -> EmulationError:
     where = place_of(special, launch.geometry, thread)
     problem = deadlocked(waiting, 0, where)
     if number is None:
-        return EmulationError(f"{launch.title}: {problem}").detailed(kind="deadlock", **named(launch.title))
+        return EmulationError(f"{launch.title}: {problem}").detailed(category="deadlock", **named(launch.title))
     instr, function = compiled.source.instruction(number)
     return launch.explain(function, instr, problem, "deadlock", thread_of(special, thread))
 
@@ -373,9 +373,9 @@ class Session:
             step(instr, machine, first, lanes, values)
         except (AccessError, EmulationError) as error:
             called = replace(instr, modifiers=("uni",)) if instr.opcode == "call" else instr
-            _, kind, parts = fault_of(error, lanes)
-            thread = thread_of(special, first + int(lanes[0])) if kind in ("trap", "assert") else None
-            raise self.launch.explain(function, called, str(error), kind, thread, parts) from None
+            _, category, parts = fault_of(error, lanes)
+            thread = thread_of(special, first + int(lanes[0])) if category in ("trap", "assert") else None
+            raise self.launch.explain(function, called, str(error), category, thread, parts) from None
         return 0
 
     def _system(self, instr: Instruction, machine: _Lanes, first: int, lanes: np.ndarray, values: int) -> None:

@@ -21,10 +21,11 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
+from cudakit.emulator.isa.facts import facts_of
 from cudakit.emulator.machine import state
 from cudakit.emulator.machine.decode import Context, Decoded, failure
 from cudakit.emulator.machine.heap import device_limits
@@ -39,9 +40,6 @@ from cudakit.jit.compile.elf import LaunchBounds, readable_name
 from cudakit.jit.load.config import Config
 from cudakit.jit.load.limits import bounded
 
-#: What the instructions that access memory do.
-_USES: Final = {"ld": "reads", "ldu": "reads", "st": "writes", "atom": "writes", "red": "writes"}
-
 
 def fault_of(error: AccessError | EmulationError, lanes: Index) -> tuple[int | None, str, dict[str, Any]]:
     """Return the lane of an instruction's error, the error's kind, and its other details.
@@ -50,9 +48,15 @@ def fault_of(error: AccessError | EmulationError, lanes: Index) -> tuple[int | N
     """
     if isinstance(error, AccessError):
         return error.lane, "access", error.parts
-    kind = error.details.kind
+    category = error.details.kind
     first = 0 if lanes is None else int(lanes[0])
-    return first if kind in ("trap", "assert") else None, kind, error.details._asdict()
+    return first if category in ("trap", "assert") else None, category, error.details._asdict()
+
+
+def _use(instruction: Instruction) -> str:
+    """Return whether an instruction ``reads`` or ``writes`` memory; empty for neither, and for copies."""
+    uses = {memory.use for memory in facts_of(instruction).memory}
+    return "writes" if uses & {"stores", "atomics"} else "reads" if "loads" in uses else ""
 
 
 # ── drawn orders ──
@@ -313,7 +317,7 @@ class Launch:
         function: Function,
         instruction: Instruction,
         problem: str,
-        kind: str = "",
+        category: str = "",
         thread: state.Thread | None = None,
         parts: Mapping[str, Any] = MappingProxyType({}),
     ) -> EmulationError:
@@ -331,8 +335,8 @@ class Launch:
             own = instruction.source.own()
             file, _, number = self.placed(own.file, own.line).rpartition(":")
             line = int(number)
-        access = Access(_USES.get(instruction.opcode, "") if kind == "access" else "", file, line, *(thread or ()))
-        error.detailed(**parts).detailed(kind=kind, **named(self.title), file=file, line=line, accesses=(access,))
+        access = Access(_use(instruction) if category == "access" else "", file, line, *(thread or ()))
+        error.detailed(**parts).detailed(kind=category, **named(self.title), file=file, line=line, accesses=(access,))
         if instruction.source is not None and (excerpt := self._excerpt(instruction.source.own())):
             error.add_note(excerpt)
         return error
@@ -632,6 +636,6 @@ class Scheduler(Machine):
         self, function: Function, instruction: Instruction, error: AccessError | EmulationError, active: Index
     ) -> EmulationError:
         """Return the error of the launch for one that an instruction of the `active` lanes raised."""
-        lane, kind, parts = fault_of(error, active)
+        lane, category, parts = fault_of(error, active)
         thread = None if lane is None else self.thread_of(lane)
-        return self.launch.explain(function, instruction, str(error), kind, thread, parts)
+        return self.launch.explain(function, instruction, str(error), category, thread, parts)

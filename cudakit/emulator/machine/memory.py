@@ -505,7 +505,7 @@ class Memory:
             if error.lane is None and error.address is not None:
                 places = np.flatnonzero(addresses.reshape(addresses.shape[0], -1)[:, 0] == np.uint64(error.address))
                 place = int(places[0]) if places.size else 0
-                error.lane = place if index is None else int(index[place])
+                error.lane = int(index[place]) if isinstance(index, np.ndarray) else place
             raise
 
     def _views(

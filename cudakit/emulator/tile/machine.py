@@ -182,15 +182,15 @@ class _TileBlock:
         elif self.memory.watcher is not None:
             self.memory.watcher.note(box.piece, box.elements(size), size, use)
 
-    def explain(self, operation: Operation, message: str, kind: str = "") -> EmulationError:
+    def explain(self, operation: Operation, message: str, category: str = "") -> EmulationError:
         """Return an error that names the kernel, the operation, its place in the source, and the block."""
         error = EmulationError(f"{self.launch.title}: {self.launch.describe(operation)}, block {self.index}: {message}")
         self.launch.explained = error
         if (place := source_place(operation.place)) is None:
-            return error.detailed(kind=kind, **named(self.launch.title))
+            return error.detailed(kind=category, **named(self.launch.title))
         file, _, line = self.launch.placed(place.file, place.line).rpartition(":")
         access = Access("", file, int(line), self.index)
-        return error.detailed(kind=kind, **named(self.launch.title), file=file, line=int(line), accesses=(access,))
+        return error.detailed(kind=category, **named(self.launch.title), file=file, line=int(line), accesses=(access,))
 
 
 def run_operations(block: Any, decoded: list[Decoded]) -> Ended:
@@ -217,8 +217,8 @@ def run_operations(block: Any, decoded: list[Decoded]) -> Ended:
         except (AccessError, EmulationError) as error:
             if error is launch.explained:
                 raise
-            kind = "access" if isinstance(error, AccessError) else error.details.kind
-            raise block.explain(node, str(error), kind) from None
+            category = "access" if isinstance(error, AccessError) else error.details.kind
+            raise block.explain(node, str(error), category) from None
         if ended is not None:
             return ended
     return None

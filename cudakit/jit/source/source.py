@@ -113,7 +113,8 @@ def from_file(path: str | Path, head: str | None = None, host_code: HostCode = "
         errors = "strict" if host_code == "keep" else "replace"
         text = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", errors=errors).read()
     except OSError as error:
-        raise TemplateError(f"cannot read the CUDA source {path}: {error.strerror or error}") from error
+        unread = TemplateError(f"cannot read the CUDA source {path}: {error.strerror or error}")
+        raise unread.detailed(kind="file", file=str(path)) from error
     except UnicodeDecodeError as error:
         raise TemplateError(f"the CUDA source {path} is not UTF-8 (byte {error.start})") from error
     _check_whole(text, str(path))

@@ -115,10 +115,11 @@ def test_a_lane_that_a_mask_names_and_that_is_gone() -> None:
         warp_of=np.arange(96) // 32,
         lane_id=np.arange(96) % 32,
         name_of=lambda lane: f"thread {lane}",
+        thread_of=lambda lane: ((0, 0, 0), (lane, 0, 0)),
     )
     machine.status[[37, 41]] = DONE
     told: list[tuple[str, Any, str]] = []
-    reporter: Any = SimpleNamespace(report=lambda *given: told.append(given))
+    reporter: Any = SimpleNamespace(report=lambda *given, threads: told.append(given))
     plan: Any = SimpleNamespace()
     barriers = Barriers(machine, reporter, {}, Warps(machine, np.zeros(96, np.int64)))
     for active, mask, lane in (
