@@ -24,25 +24,28 @@ def add(commands: Any) -> None:
         "-o", "--output", type=Path, metavar="FILE", help="file to write; default: SPEC's name with .ckb, beside it"
     )
 
-    show = command(actions, "show", _show, "show what a bundle holds, and what it was made from")
+    show = command(actions, "show", _show, "show what a bundle holds, and what it was made from", "kernels.ckb")
     show.add_argument("file", type=Path, metavar="FILE", help="bundle")
-    show.add_argument("--json", action="store_true", help="write JSON")
 
-    diff = command(actions, "diff", _diff, "show how two bundles differ; the status is 1 if they do")
+    diff = command(actions, "diff", _diff, "show how two bundles differ; the status is 1 if they do", "old.ckb new.ckb")
     diff.add_argument("file", type=Path, metavar="FILE", help="bundle")
     diff.add_argument("other", type=Path, metavar="OTHER", help="bundle to compare it with")
 
-    verify = command(actions, "verify", _verify, "read all of a bundle, and check its signature")
+    verify = command(
+        actions, "verify", _verify, "read all of a bundle, and check its signature", "kernels.ckb --key public.pem"
+    )
     verify.add_argument("file", type=Path, metavar="FILE", help="bundle")
     verify.add_argument("--key", type=Path, metavar="FILE", help="Ed25519 public key that it must be signed with")
 
-    sign = command(actions, "sign", _sign, "sign a bundle with an Ed25519 private key, in place")
-    sign.epilog = "a key: openssl genpkey -algorithm ed25519 -out private.pem; its public part: openssl pkey -pubout"
+    text = "sign a bundle with an Ed25519 private key, in place"
+    sign = command(actions, "sign", _sign, text, "kernels.ckb --key private.pem")
+    key = "openssl genpkey -algorithm ed25519 -out private.pem; its public part: openssl pkey -pubout"
+    sign.epilog = f"{sign.epilog}\na key: {key}"
     sign.add_argument("file", type=Path, metavar="FILE", help="bundle")
     sign.add_argument("--key", type=Path, metavar="FILE", required=True, help="private key in PEM")
 
-    prune = command(actions, "prune", _prune, "write a copy of a bundle with fewer kernels")
-    prune.epilog = f"example: {prune.prog} kernels.ckb 'scale<float' --arch sm_90 -o small.ckb"
+    text = "write a copy of a bundle with fewer kernels"
+    prune = command(actions, "prune", _prune, text, "kernels.ckb 'scale<float' --arch sm_90 -o small.ckb")
     prune.add_argument("file", type=Path, metavar="FILE", help="bundle")
     prune.add_argument(
         "pattern",
@@ -69,8 +72,8 @@ def _show(options: argparse.Namespace) -> int:
     from cudakit.bundles.report import described  # as above
 
     record = described(BundleFile(options.file))
+    options.result = record
     if options.json:
-        print(json.dumps(record, indent=2))
         return 0
     print(f"{record['file']}, {byte_size(record['bytes'])}")
     print(f"signed by    {record['signed by'] or 'nobody'}")
@@ -88,6 +91,7 @@ def _diff(options: argparse.Namespace) -> int:
     from cudakit.bundles.report import differences  # as above
 
     lines = list(differences(BundleFile(options.file), BundleFile(options.other)))
+    options.result = {"differences": lines}
     print("\n".join(lines) or "no difference")
     return 1 if lines else 0
 
@@ -101,6 +105,7 @@ def _verify(options: argparse.Namespace) -> int:
         require_signature(file, options.key)
     signed = "not signed" if file.signature is None else f"signed by {file.signature.public_key.hex()}"
     checked = "" if file.signature is None or options.key is not None else ", which was not checked: no --key"
+    options.result = {"entries": len(file), "is_signed": file.signature is not None}
     print(f"{options.file} is whole: {len(file)} entries, {signed}{checked}.")
     return 0
 
@@ -117,5 +122,6 @@ def _prune(options: argparse.Namespace) -> int:
 
     output = options.output or options.file
     before, after = prune(options.file, output, options.pattern, options.arch)
+    options.result = {"kernels": after, "before": before, "file": str(output)}
     print(f"Wrote {counted(after, 'kernel')} of {before} to {output}, not signed.")
     return 0
