@@ -16,6 +16,7 @@ import numpy as np
 
 from cudakit.arrays.log import Launched, logging
 from cudakit.arrays.tunable import Answer, Question, Values, record_key, renew, trying
+from cudakit.errors import CudakitError
 from cudakit.graphs import capture
 from cudakit.jit.cache.prewarm import Workers
 from cudakit.jit.load.config import Cover, cover
@@ -96,6 +97,15 @@ class Outcome(NamedTuple):
         }
 
 
+class _Unknown(NamedTuple):
+    """Resources that are not known."""
+
+    registers: int | None = None
+    spill_bytes: int | None = None
+    shared_bytes: int | None = None
+    occupancy: float | None = None
+
+
 class _Captured:
     """A call of an op, captured as a graph. It is called as a plan is."""
 
@@ -137,7 +147,10 @@ class _Variant:
 
     def attributes(self) -> Any:
         """Return the resources of the call's last kernel."""
-        return self._kernels[-1].kernel.attributes()
+        try:
+            return self._kernels[-1].kernel.attributes()
+        except CudakitError:  # the call launched another kernel object of the same code
+            return _Unknown()
 
     def _launches(self, stream: Any, arguments: Sequence[Any]) -> list[Launched]:
         with logging(is_dry=True) as log:

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from cudakit.errors import CudakitError
 from cudakit.ops.tuning import WORTH, Outcome, keep, tune_ops
 from cudakit.ops.tuning_cases import CASES, Case
-from cudakit.places import DEVICES, place_of, stream
+from cudakit.places import stream
+from cudakit.streams.devices import has_gpu
 from cudakit.tuning.candidate import shown
 from cudakit.tuning.command import progress_of, sizes_of
 from cudakit.types.shown import Table, text
@@ -16,8 +17,7 @@ from cudakit.types.shown import Table, text
 
 def run(options: argparse.Namespace) -> int:
     """Carry out ``cudakit tune ops``. Return the exit status."""
-    here = stream()
-    on_gpu = place_of(here) is DEVICES
+    on_gpu = has_gpu()
     if not on_gpu and options.objective is None:
         raise CudakitError(
             "there is no GPU here, and ops are tuned by their time on a card; with --objective instructions the "
@@ -30,6 +30,7 @@ def run(options: argparse.Namespace) -> int:
     sizes = sizes_of(options.sizes)
     if not all(isinstance(size, int) for size in sizes):
         raise CudakitError(f"--sizes of ops are numbers of elements, such as 1000000; got {options.sizes!r}")
+    here = stream()
     changes = {name: getattr(options, name) for name in ("budget", "strategy", "objective", "seed")}
     outcomes = []
     for outcome in tune_ops(

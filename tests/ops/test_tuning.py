@@ -137,7 +137,7 @@ def test_a_dry_call_launches_nothing() -> None:
 def test_the_command_refuses_what_it_cannot_tune(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cudakit.ops.tuning_command.stream", ck.emulator.stream)
+    monkeypatch.setattr("cudakit.ops.tuning_command.has_gpu", lambda: False)
     for words, message in (
         ([], "there is no GPU here, and ops are tuned by their time"),
         (["nothing", "--objective", "instructions"], "nothing to tune of nothing; expected one of sort"),
@@ -154,6 +154,7 @@ def test_the_command_refuses_what_it_cannot_tune(
 def test_the_command_shows_a_ranking_and_keeps_none(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("cudakit.ops.tuning_command.has_gpu", lambda: False)
     monkeypatch.setattr("cudakit.ops.tuning_command.stream", ck.emulator.stream)
     monkeypatch.setattr("cudakit.ops.tuning_command.CASES", (CASE,))
     monkeypatch.setattr(supervised, "is_needed", lambda options: False)

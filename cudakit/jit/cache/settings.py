@@ -8,7 +8,7 @@ variable                 meaning                                                
 ``CUDAKIT_QUIET``        1: long compiles are not reported on a terminal                           reported
 ``CUDAKIT_TRACEBACK``    ``full``: tracebacks of errors show cudakit's own frames too              left out
 ``CUDAKIT_MACHINE``      back-end of the emulator: ``auto``, ``compiled`` or ``numpy``             ``auto``
-``CUDAKIT_TUNE``         ``kept``: tuned kernels never search; ``off``: they take the first point  ``search``
+``CUDAKIT_TUNE``         ``kept``: no searches; ``off``: first points, and ``ck.ops``' defaults  ``search``
 ``CUDA_DEVICE``          number of the device that programs of PyCUDA take                         ``0``
 ``PYCUDA_…_FLAGS``       ``PYCUDA_DEFAULT_NVCC_FLAGS``: options of PyCUDA's ``SourceModule``       none
 =======================  ========================================================================  ================
