@@ -38,6 +38,16 @@ done
 """
 
 
+#: The package of docs/write-a-library.md, in an environment that has neither compiler nor parser nor headers nor CuPy.
+WITHOUT_COMPILER = """
+pip install -q -U pip
+pip install -q '.[run]' pytest {library}/dist/*.whl
+python -c "import importlib.util as u; assert not any(map(u.find_spec, ('nvidia', 'cupy', 'tree_sitter')))"
+cd {library}/tests
+python -m pytest -q -W ignore::cudakit.EmulatorWarning -k 'not headers' --rootdir .
+"""
+
+
 @dataclass(frozen=True)
 class Step:
     """A command, run by bash in the repository's root.
@@ -78,6 +88,7 @@ def steps(folder: Path) -> list[Step]:
     pytest, site = "python -m pytest -q", folder / "site"
     machine_code = (("CUDAKIT_MACHINE", "compiled"),)
     budget = os.environ.get("BUDGET", "check")
+    library = folder / "library"
     bridge_words = "use-in or other-arrays or torch or jax"
     return [
         Step("tests", "tests", readme_command(), cores=2, variables=(("PYTEST_ADDOPTS", f"--budget {budget}"),)),
@@ -103,6 +114,19 @@ def steps(folder: Path) -> list[Step]:
         Step("site", "tests", f"python docs/build.py {site}", ("install dev",)),
         Step("site in a browser", "tests", f"{pytest} -m site --site {site} tests/docs", ("site",)),
         Step("release", "tests", f"python .ci/release.py {folder / 'dist'}", ("install dev",)),
+        Step(
+            "package with a bundle",
+            "tests",
+            f"cp -r docs/library {library} && python -m build -q --wheel --no-isolation {library}",
+            ("install dev",),
+        ),
+        Step(
+            "package without a compiler",
+            "run",
+            WITHOUT_COMPILER.format(library=library),
+            ("package with a bundle",),
+            variables=(("CUDAKIT_CACHE_DIR", ""),),
+        ),
         Step("beside Dask and Ray", "tests", f"{pytest} -m bridges tests/scale", ("install dev",)),
         Step("beside Numba", "tests", f"{pytest} -m bridges tests/adapters", ("install dev",)),
         Step("beside torch and JAX", "bridges", f"{pytest} -m bridges tests/bridges", ("install bridges",)),

@@ -43,6 +43,14 @@ def test_the_two_steps_of_tests_are_the_whole_suite() -> None:
     assert all(need in every for step in every.values() for need in step.needs)
 
 
+def test_a_package_runs_in_an_environment_without_a_compiler() -> None:
+    every = {step.name: step for step in CI.steps(Path("folder"))}
+    step = every["package without a compiler"]
+    assert step.environment not in {other.environment for other in every.values() if other is not step}
+    assert "cu13" not in step.command
+    assert dict(step.variables) == {"CUDAKIT_CACHE_DIR": ""}
+
+
 def test_a_night_runs_all_tests_and_mutants() -> None:
     night = {step.name: step for step in CI.nightly_steps(7)}
     assert " -m " not in night["all tests"].command.replace("python -m pytest", "")

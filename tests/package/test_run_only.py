@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+from support.absent import ON_MACOS, run
 
 PTX = """
 .version 8.0
@@ -23,27 +21,14 @@ PTX = """
     ret;
 }
 """
-#: The beginning of a program that has no such packages.
-WITHOUT = """
-import sys, warnings
-sys.modules.update(dict.fromkeys({packages!r}))
-import numpy as np, cudakit as ck
+BEGIN = """
+import warnings, numpy as np, cudakit as ck
 warnings.simplefilter("ignore", ck.EmulatorWarning)
 """
-ON_MACOS = ("cuda", "cupy", "nvidia", "tree_sitter", "tree_sitter_cuda", "filelock")
-
-
-def run(program: str, without: tuple[str, ...]) -> str:
-    """The output of a program that cannot import some packages."""
-    program = WITHOUT.format(packages=without) + program
-    environment = {**os.environ, "CUDAKIT_CACHE_DIR": ""}  # where a signature may be
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def test_ptx_runs_where_nothing_of_nvidia_is_installed() -> None:
-    program = f"""
+    program = f"""{BEGIN}
 assert not ck.has_gpu() and ck.device_limits().arch
 stream = ck.stream()
 twice = ck.Kernel.from_ptx({PTX!r})
@@ -73,7 +58,7 @@ print([entry["command"] for entry in missing])
 
 def test_a_broken_parser_is_not_called_missing() -> None:
     program = """
-import sys
+import sys, cudakit as ck
 sys.modules["tree_sitter_cuda"] = __import__("types").ModuleType("tree_sitter_cuda")
 try:
     ck.Kernel("__global__ void f() {}")

@@ -10,6 +10,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from support.absent import ON_MACOS, run
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,15 +36,50 @@ def test_its_tests_pass(library: Path, request: pytest.FixtureRequest) -> None:
     assert "14 passed" in done.stdout or "15 passed" in done.stdout
 
 
-@pytest.mark.slow
-def test_its_wheel_has_kernels_and_headers(library: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "build", "--wheel", "--no-isolation", str(library)], capture_output=True, text=True
-    )
+def built(library: Path, *command: str) -> None:
+    """Run a build of the library, with this checkout."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, *command], cwd=library, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    (wheel,) = (library / "dist").glob("*.whl")
-    names = set(ZipFile(wheel).namelist())
-    assert {"rowkit/rows.cu", "rowkit/include/rowkit/scale.cuh", "rowkit/py.typed", "rowkit/__main__.py"} <= names
+
+
+def run_without_a_compiler(folder: Path) -> None:
+    """Run rowkit where nothing of NVIDIA's, no parser and no CuPy can be imported, and no kernel is cached."""
+    program = """
+import numpy as np, cudakit as ck, rowkit
+for dtype in (np.float32, np.float64):
+    assert rowkit.rescale(np.array([[1, 2, 3]], dtype)).tolist() == [[0, 0.5, 1]]
+"""
+    path = f"{folder}{os.pathsep}{ROOT}"
+    run(program, ON_MACOS, PYTHONPATH=path, PYTHONWARNINGS="ignore::UserWarning")
+
+
+@pytest.mark.slow
+def test_its_wheel_runs_without_a_compiler(library: Path) -> None:
+    built(library, "-m", "build", "--wheel", "--no-isolation", "--skip-dependency-check", ".")
+    (path,) = (library / "dist").glob("*.whl")
+    with ZipFile(path) as wheel:
+        wheel.extractall(library / "installed")
+        names = set(wheel.namelist())
+    files = ("rows.cu", "rows.ckb", "include/rowkit/scale.cuh", "py.typed", "__main__.py")
+    assert {f"rowkit/{name}" for name in files} <= names
+    run_without_a_compiler(library / "installed")
+    (library / "installed" / "rowkit" / "rows.ckb").unlink()
+    with pytest.raises(AssertionError, match="pip install 'cudakit"):
+        run_without_a_compiler(library / "installed")
+
+
+@pytest.mark.slow
+def test_its_build_by_setuptools_has_the_bundle(library: Path) -> None:
+    pytest.importorskip("setuptools")
+    shutil.copy(ROOT / "docs" / "setuptools_build.py", library / "setup.py")
+    project = (library / "pyproject.toml").read_text()
+    (library / "pyproject.toml").write_text(
+        project.replace("hatchling.build", "setuptools.build_meta")
+        + '\n[tool.setuptools.package-data]\nrowkit = ["*.cu", "*.ckb", "include/rowkit/*.cuh", "py.typed"]\n'
+    )
+    built(library, "setup.py", "-q", "build")
+    run_without_a_compiler(library / "build" / "lib")
 
 
 @pytest.mark.slow

@@ -63,7 +63,7 @@ def cuda_parser() -> Parser:
     except ModuleNotFoundError as error:
         raise CompileError(
             f"CUDA C++ cannot be read here: the package {error.name} is not installed; install the compiler: pip "
-            "install 'cudakit[cu13]' (or [cu12]; [compile] beside a CUDA toolkit). PTX and cubins run without it"
+            "install 'cudakit[cu13]' (or [cu12]; [compile] beside a CUDA toolkit). Bundles, PTX and cubins need none"
         ) from error
     return Parser(Language(language()))
 

@@ -17,7 +17,9 @@ _FOLDER = Path(__file__).parent
 _BLOCK = 256
 _DTYPES = ("float32", "float64")
 
+_BUNDLE = _FOLDER / "rows.ckb"  # which a wheel has
 _OPTIONS = ck.CompileOptions(
+    bundle=_BUNDLE if _BUNDLE.is_file() else None,
     include_paths=[_FOLDER / "include"],
     cache=os.environ.get("ROWKIT_CACHE_DIR"),  # None: the user's cache
 )
