@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import cudakit as ck
 from cudakit.bundles import spec
 from cudakit.errors import CompileWarning, CudakitError
-from cudakit.jit.bundle.file import Entry
+from cudakit.jit.bundle.file import HEADERS, Entry
 from cudakit.jit.cache import bundled
 from cudakit.jit.cache.prewarm import compile_all
 from cudakit.jit.cache.stages import compiled_here, declarations_of
 from cudakit.jit.compile.nvrtc import compiler_identity
 from cudakit.jit.signature.signature import declarations_key
 from cudakit.jit.source import headers
+from cudakit.jit.source.roots import Roots
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.specialise import Specialization
+from cudakit.jit.specialise.spellings import own_headers, text_of
 
 
 def build(path: Path, output: Path) -> int:
@@ -43,8 +46,9 @@ def build(path: Path, output: Path) -> int:
     compile_all(specializations)
     kernels = [_entry(specialization) for specialization in specializations]
     sources = {specialization.source.digest: specialization.source for specialization in specializations}
+    headers = [header for specialization in specializations for header in _headers(specialization)]
     signatures = [_signature(origin) for origin in sources.values()]
-    bundled.write_bundle(output, (*kernels, *signatures), _manifest(path, instances, sources.values()))
+    bundled.write_bundle(output, (*kernels, *signatures, *headers), _manifest(path, instances, sources.values()))
     return len(kernels)
 
 
@@ -84,6 +88,19 @@ def _entry(specialization: Specialization) -> Entry:
 
 def _signature(origin: Source) -> Entry:
     return bundled.signature(declarations_key(origin.digest), declarations_of(origin).to_json().encode())
+
+
+def _headers(specialization: Specialization) -> Iterator[Entry]:
+    """Yield the texts of the headers of a source that decide how arguments are spelled, and their declarations."""
+    origin, options = specialization.source, specialization.options
+    roots = Roots(origin.folder, options.include_paths)
+    texts = dict[str, str]()
+    for path in own_headers(origin, options) or ():
+        if (name := roots.name(path)) is not None:
+            texts[name] = text_of(path)
+            yield _signature(Source(texts[name], name))
+    if texts:
+        yield Entry(HEADERS, origin.digest, {"source": origin.digest}, json.dumps(texts, sort_keys=True).encode())
 
 
 def _manifest(path: Path, instances: Iterable[spec.Instance], sources: Iterable[Source]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cudakit.errors import ArgumentError
-from cudakit.jit.bundle.file import BundleFile, Entry
+from cudakit.jit.bundle.file import CODE, SIGNATURE, BundleFile, Entry
 from cudakit.jit.cache import bundled
 from cudakit.jit.signature.signature import declarations_key
 
@@ -35,18 +35,16 @@ def described(file: BundleFile) -> dict[str, Any]:
             }
             for entry in _kernels(entries)
         ],
-        "others": [
-            {"category": entry.category, "key": entry.key} for entry in entries if entry.category != bundled.CODE
-        ],
+        "others": [{"category": entry.category, "key": entry.key} for entry in entries if entry.category != CODE],
     }
 
 
 def _kernels(entries: Iterable[Entry]) -> list[Entry]:
-    return sorted((entry for entry in entries if entry.category == bundled.CODE), key=_name_of)
+    return sorted((entry for entry in entries if entry.category == CODE), key=_name_of)
 
 
 def _name_of(entry: Entry) -> tuple[str, ...]:
-    if entry.category != bundled.CODE:
+    if entry.category != CODE:
         return "", entry.category, entry.key
     return entry.header["label"], entry.header["target"], entry.header["arch"]
 
@@ -112,7 +110,7 @@ def prune(path: Path, output: Path, pattern: str | None, archs: Iterable[str]) -
         raise ArgumentError(f"{path} has no kernel of this name and arch; cudakit bundle show {path} lists them")
     digests = {entry.header["source"] for entry in left}
     keys = set(map(declarations_key, digests))
-    others = [entry for entry in entries if entry.category != bundled.CODE and entry.header.get("source") in digests]
-    signatures = [entry for entry in entries if entry.category == bundled.SIGNATURE and entry.key in keys]
+    others = [entry for entry in entries if entry.category != CODE and entry.header.get("source") in digests]
+    signatures = [entry for entry in entries if entry.category == SIGNATURE and entry.key in keys]
     bundled.write_bundle(output, (*left, *signatures, *others), file.manifest)
     return len(kernels), len(left)

@@ -136,3 +136,46 @@ def test_the_command(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec.write_text("archs = []\n" + SPEC.partition("]")[2])
     assert cli.main(["bundle", "build", str(spec)]) == 1
     assert "is for no arch" in capsys.readouterr().err
+
+
+HEADERS_PROGRAM = """
+import sys
+sys.modules.update(dict.fromkeys(("tree_sitter", "tree_sitter_cuda", "cuda", "nvidia")))
+import numpy as np, cudakit as ck
+P = np.dtype([("by", "f4"), ("n", "i4")])
+x = np.ones(4, "f4")
+stream = ck.emulator.stream()
+ck.use_bundle("kernels.ckb", compile="never")
+options = ck.CompileOptions(include_paths=["include"])
+scale = ck.Kernel.from_file("scale.cu", options=options)
+scale(stream, ck.cover(4), np.array((2, 4), P)[()], x)
+print(x)
+"""
+
+
+@pytest.mark.emulator
+def test_headers_are_not_needed_and_if_there_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a struct of a header decides how an argument is passed."""
+    (tmp_path / "include" / "own").mkdir(parents=True)
+    header = tmp_path / "include" / "own" / "p.cuh"
+    header.write_text("struct P { float by; int n; };\n")
+    (tmp_path / "scale.cu").write_text(
+        "#include <own/p.cuh>\n__global__ void scale(P p, float* x) { if (threadIdx.x < p.n) x[threadIdx.x] *= p.by; }"
+    )
+    (tmp_path / "kernels.toml").write_text(
+        'ptx = ["sm_90"]\noptions = {include_paths = ["include"]}\n'
+        'kernels = [{file = "scale.cu", types = [[["by", "f4"], ["n", "i4"]], "f4"]}]\n'
+    )
+    build(tmp_path / "kernels.toml", tmp_path / "kernels.ckb")
+    monkeypatch.setenv("CUDAKIT_CACHE_DIR", "")
+
+    def run() -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-W", "ignore", "-c", HEADERS_PROGRAM]
+        return subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+
+    for change in (lambda: None, header.unlink, header.parent.rmdir):
+        change()
+        assert run().stdout == "[2. 2. 2. 2.]\n", run().stderr
+    header.parent.mkdir()
+    header.write_text("struct P { float by; int n; int more; };\n")
+    assert f"{header} is another header than that of the bundle" in run().stderr

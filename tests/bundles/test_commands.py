@@ -9,7 +9,7 @@ import pytest
 
 import cudakit as ck
 from cudakit import cli
-from cudakit.jit.bundle.file import BundleFile, Entry
+from cudakit.jit.bundle.file import CODE, BundleFile, Entry
 from cudakit.jit.bundle.used import Compile
 from cudakit.jit.cache import bundled
 from cudakit.jit.signature.signature import declarations_key
@@ -21,7 +21,7 @@ serialization = pytest.importorskip("cryptography.hazmat.primitives.serializatio
 def kernel(name: str, arch: str, code: bytes = b"code", source: str = "5a") -> Entry:
     header = {"label": name, "source": source, "target": "cubin", "arch": arch, "lowered": {name: name}}
     more = {"promises": [], "headers": [[["<source>/a.h", "00"]], []]}
-    return Entry(bundled.CODE, f"{name} {arch}", {**header, **more}, code)
+    return Entry(CODE, f"{name} {arch}", {**header, **more}, code)
 
 
 def signature(source: str) -> Entry:

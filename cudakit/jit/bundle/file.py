@@ -36,6 +36,10 @@ from cudakit import system
 from cudakit.errors import ArgumentError
 
 FORMAT_VERSION: Final = 1
+#: Categories of entries: code, the declarations of sources, the texts of a source's own headers.
+CODE: Final = "code"
+SIGNATURE: Final = "signature"
+HEADERS: Final = "headers"
 
 _MAGIC: Final = b"ckbundle"
 _START: Final = struct.Struct("<8sI")  # of every format

@@ -8,15 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from cudakit.errors import ArgumentError, CacheWarning, CompileError
-from cudakit.jit.bundle.file import BundleFile, Entry, write
+from cudakit.jit.bundle.file import CODE, SIGNATURE, BundleFile, Entry, write
 from cudakit.jit.bundle.used import InUse
 from cudakit.jit.compile.compiled import Compiled, Promise
 from cudakit.jit.source.closure import NOTHING_READ, Closure
 from cudakit.jit.specialise.options import Target
 from cudakit.jit.specialise.specialise import Specialization
-
-CODE = "code"
-SIGNATURE = "signature"
 
 
 def code_of(specialization: Specialization, bundles: InUse) -> Compiled | None:

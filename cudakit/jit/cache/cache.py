@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from cudakit.errors import ArgumentError, CacheWarning
-from cudakit.jit.bundle.file import BundleFile
+from cudakit.jit.bundle.file import CODE, SIGNATURE, BundleFile
 from cudakit.jit.bundle.used import opened
 from cudakit.jit.cache import bundled, settings
 from cudakit.jit.cache.store import FORMAT_VERSION, Store, StoredFile, hold, make_folder
@@ -332,7 +332,7 @@ class Cache:
                 continue
             kernels.append(kernel)
             key = declarations_key(kernel.header["source"])
-            if (signature := self._store.read(bundled.SIGNATURE, key)) is not None:
+            if (signature := self._store.read(SIGNATURE, key)) is not None:
                 signatures.append(bundled.signature(key, signature[1]))
         bundled.write_bundle(path, (*kernels, *signatures), {"made by": "cudakit cache export"})
         return len({kernel.key for kernel in kernels}), alone
@@ -358,7 +358,7 @@ class Cache:
             (*entries, *(() if former is None else former)),
             {"made by": "cudakit cache import"},
         )
-        return sum(entry.category == bundled.CODE for entry in entries)
+        return sum(entry.category == CODE for entry in entries)
 
     def blob(self, category: str, digest: str, make: Callable[[], bytes]) -> bytes:
         """Return the bytes stored under `category` and `digest`, or the result of `make`, which is then stored.

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import platform
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from cudakit import system
 from cudakit.jit.source import headers
 from cudakit.jit.source.closure import Closure, content_of, kind_of
+from cudakit.jit.source.roots import Roots
 from cudakit.jit.specialise.options import Target
 from cudakit.jit.specialise.specialise import Specialization
 
@@ -55,15 +54,8 @@ def key_of(base: str, target: Target, arch: str) -> str:
     return hashlib.sha256(f"{base} {target} {arch}".encode()).hexdigest()
 
 
-def _roots(specialization: Specialization) -> list[tuple[str, str]]:
-    """Return the folders whose headers travel by name, each with its name, deeper folders first."""
-    folder = specialization.source.folder
-    roots = {
-        **({"source": str(folder)} if folder is not None else {}),
-        **{f"include {k}": os.path.abspath(path) for k, path in enumerate(specialization.options.include_paths)},
-        "cudakit": str(headers.own_folders()[0]),
-    }
-    return sorted(roots.items(), key=lambda root: -len(root[1]))
+def _roots(specialization: Specialization) -> Roots:
+    return Roots(specialization.source.folder, specialization.options.include_paths)
 
 
 def portable_closure(specialization: Specialization, closures: Iterable[Closure | None]) -> Closure | None:
@@ -78,11 +70,11 @@ def portable_closure(specialization: Specialization, closures: Iterable[Closure 
         for path, content in closure.files:
             if headers.is_cuda_header(path) or headers.in_toolkit(path):
                 continue
-            if (name := _named(path, roots)) is None:
+            if (name := roots.name(path)) is None:
                 return None
             files[name] = content
         for path, state in closure.places:
-            name = _named(path, roots)
+            name = roots.name(path)
             # cudakit's own folder has headers in place of CUDA's, by intention.
             if name is None or (path.endswith("/*") and name.startswith("<cudakit>")):
                 continue
@@ -92,27 +84,15 @@ def portable_closure(specialization: Specialization, closures: Iterable[Closure 
     return Closure(tuple(sorted(files.items())), tuple(sorted(places.items())))
 
 
-def _named(path: str, roots: Iterable[tuple[str, str]]) -> str | None:
-    for name, folder in roots:
-        if system.is_within(path, folder):
-            return f"<{name}>/{path[len(folder) + 1 :].replace(os.sep, '/')}"
-    return None
-
-
 def differences(specialization: Specialization, closure: Closure, places: bool) -> Iterator[str]:
     """Yield the paths of headers here that are others than those of a portable closure. Missing headers are no others.
 
     With `places`, headers that are found here and were not there are yielded too.
     """
-    folders = {f"<{name}>": folder for name, folder in _roots(specialization)}
-
-    def here(name: str) -> str:
-        root, _, rest = name.partition("/")
-        return f"{folders[root]}/{rest}"
-
+    roots = _roots(specialization)
     for name, content in closure.files:
-        if content_of(path := here(name)) not in (None, content):
+        if content_of(path := roots.path(name)) not in (None, content):
             yield path
     for name, state in closure.places if places else ():
-        if kind_of(path := here(name)) not in ("", state):
+        if kind_of(path := roots.path(name)) not in ("", state):
             yield path

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 from collections.abc import Container, Iterable, Mapping
@@ -14,10 +15,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from cudakit.errors import TemplateError, shortened
-from cudakit.jit.signature.signature import Declarations
+from cudakit.errors import CompileError, TemplateError, shortened
+from cudakit.jit.bundle.file import HEADERS, SIGNATURE
+from cudakit.jit.bundle.used import in_use
+from cudakit.jit.signature.signature import Declarations, declarations_key
 from cudakit.jit.source.closure import Unsure, all_included
 from cudakit.jit.source.headers import headers_of
+from cudakit.jit.source.roots import Roots
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.types import structs
@@ -40,12 +44,15 @@ class Names(NamedTuple):
         Names that the options define.
     complete : bool
         Whether all headers were found.
+    bundle : str or None
+        Bundle of the kernel's own, which may have the declarations of the headers.
     """
 
     declarations: Declarations
     texts: tuple[str, ...]
     macros: frozenset[str]
     complete: bool
+    bundle: str | None = None
 
     def declares(self, name: str) -> bool:
         """Return whether the source or a header declares a type of this qualified name."""
@@ -61,7 +68,7 @@ class Names(NamedTuple):
         Headers that do not contain the word are not parsed.
         """
         last = name.rpartition("::")[2]
-        parsed = [self.declarations, *(_parsed(text) for text in self.texts[1:] if last in text)]
+        parsed = [self.declarations, *(_parsed(text, self.bundle) for text in self.texts[1:] if last in text)]
         names = {type_name for declarations in parsed for type_name in _types_of(declarations)}
         return {type_name for type_name in names if type_name.rpartition("::")[2] == last}
 
@@ -97,23 +104,58 @@ class Names(NamedTuple):
 def names_of(source: Source, declarations: Declarations, options: CompileOptions) -> Names:
     """Return the declarations of `source` and of the headers that it includes."""
     extra = dict(options.extra)
-    listed = [*_listed(extra.get("pre_include")), *_listed(extra.get("include_path"))]
     defined = [*(name for name, _ in options.defines), *_listed(extra.get("define_macro"))]
     macros = frozenset(str(macro[0] if isinstance(macro, tuple) else macro).partition("=")[0] for macro in defined)
-    if "include" not in source.text and not listed:
-        return Names(declarations, (source.text,), macros, True)
+    paths = own_headers(source, options)
+    if paths is None:
+        return Names(declarations, (source.text,), macros, False)
+    texts = [text_of(path) for path in paths] + (_absent_headers(source, options) if "include" in source.text else [])
+    return Names(declarations, (source.text, *texts), macros, True, options.bundle)
+
+
+def own_headers(source: Source, options: CompileOptions) -> list[str] | None:
+    """Return the paths of the user's headers that a source may include; None if they are unknown."""
+    extra = dict(options.extra)
+    first = _listed(extra.get("pre_include"))
+    if "include" not in source.text and not first and not extra.get("include_path"):
+        return []
     folders = [*([str(source.folder)] if source.folder else []), *map(os.path.abspath, options.include_paths)]
     folders += map(os.path.abspath, _listed(extra.get("include_path")))
-    first = "".join(f'#include "{path}"\n' for path in _listed(extra.get("pre_include")))
+    lines = "".join(f'#include "{path}"\n' for path in first)
     try:
-        paths = all_included(f"{first}{source.text}".encode(), folders)
+        return all_included(f"{lines}{source.text}".encode(), folders)
     except (Unsure, OSError):
-        return Names(declarations, (source.text,), macros, False)
-    texts = []
-    for path in paths:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            texts.append(file.read())
-    return Names(declarations, (source.text, *texts), macros, True)
+        return None
+
+
+def text_of(path: str) -> str:
+    """Return the text of a header."""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+
+def _absent_headers(source: Source, options: CompileOptions) -> list[str]:
+    """Return the texts of the headers that are in a bundle in use and not here.
+
+    Raises
+    ------
+    CompileError
+        If a header here is another than the bundle's, and nothing may be compiled.
+    """
+    bundles, roots = in_use(options.bundle), Roots(source.folder, options.include_paths)
+    absent = dict[str, str]()
+    for file in bundles.files:
+        entry = file.read(HEADERS, source.digest)
+        for name, text in json.loads(entry.body).items() if entry is not None else ():
+            path = roots.path(name)
+            if not os.path.isfile(path):
+                absent[name] = text
+            elif bundles.never and text_of(path) != text:
+                raise CompileError(
+                    f"{source.name}: {path} is another header than that of the bundle {file.path}, and compile='never' "
+                    "forbids to compile with it: build the bundle again, or install the header that it was built with"
+                )
+    return list(absent.values())
 
 
 def _listed(value: object) -> list[str]:
@@ -121,7 +163,11 @@ def _listed(value: object) -> list[str]:
 
 
 @lru_cache(maxsize=256)
-def _parsed(text: str) -> Declarations:
+def _parsed(text: str, bundle: str | None) -> Declarations:
+    key = declarations_key(hashlib.sha256(text.encode()).hexdigest())
+    for file in in_use(bundle).files:
+        if (entry := file.read(SIGNATURE, key)) is not None:
+            return Declarations.from_json(entry.body.decode())
     from cudakit.jit.signature.reader import parse  # not needed where the cache has the result
 
     return parse(text)
