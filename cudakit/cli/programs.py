@@ -7,10 +7,10 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from cudakit import reports
-from cudakit.cli import supervised
+from cudakit.cli import kernels, supervised
 from cudakit.cli.parsers import Parser, command
 from cudakit.errors import CudakitError
 from cudakit.types.shown import counted
@@ -18,14 +18,21 @@ from cudakit.types.shown import counted
 if TYPE_CHECKING:
     from cudakit.adapters.program import Program, Ran
 
-_CUDA_SUFFIXES: Final = (".cu", ".cuh")
-
 
 def add(commands: Any) -> None:
     """Add the commands."""
-    text = "run a Python program unchanged: on the GPU, or on the emulator if there is none"
-    parser = command(commands, "run", run, text, "app.py 100", "--time-limit 60 --json app.py")
-    add_program(parser, "its arguments follow it")
+    text = "run a Python program unchanged, or a kernel: on the GPU, or on the emulator if there is none"
+    parser = command(
+        commands,
+        "run",
+        run,
+        text,
+        "app.py 100",
+        "--time-limit 60 --json app.py",
+        "saxpy.cu --arg 2.0 --arg random:float32:1000 --arg y=zeros:float32:1000 --arg n=1000 --save y.npy",
+    )
+    add_program(parser, "its arguments follow it", text="Python file, or CUDA C++ file")
+    kernels.add_launch(parser)
     parser.set_defaults(may_use_gpu=True)
     parser.add_argument("-c", dest="text", metavar="TEXT", help="run this text in place of a file")
 
@@ -94,6 +101,8 @@ def end_of_run(words: Sequence[str]) -> int:
     while at < len(words):
         if words[at] in ("-m", "-c"):
             return at + 2
+        if words[at].endswith(kernels.SUFFIXES):
+            return len(words)
         if not words[at].startswith("-") or words[at] == "-":
             return at + 1
         at += 2 if words[at] in ("--pycuda", "--time-limit", "--memory-limit") else 1
@@ -102,6 +111,8 @@ def end_of_run(words: Sequence[str]) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Carry out ``cudakit run``. Return the exit status."""
+    if (options.program or "").endswith(kernels.SUFFIXES):
+        return kernels.launch(options)
     # Imported here: the other commands need no emulator.
     from cudakit.adapters.program import run_process
 
@@ -137,7 +148,7 @@ def program_of(options: argparse.Namespace, command: str) -> Program:
     if (options.program is not None) + (options.module is not None) + (text is not None) != 1:
         options.parser.error("expected one program: FILE or -m MODULE")
     path = Path(options.program) if options.program is not None else None
-    if path is not None and path.suffix in _CUDA_SUFFIXES:
+    if path is not None and path.suffix in kernels.SUFFIXES:
         raise CudakitError(
             f"{path} is CUDA C++, and cudakit {command} runs a Python program: name the program that launches its "
             f"kernels, as in cudakit {command} program.py. cudakit prove {path} needs no program"
