@@ -32,7 +32,7 @@ from cudakit.tuning.objectives import card_name, is_slower, objective_of
 from cudakit.tuning.search import DEFAULT, searcher_of
 from cudakit.tuning.space import Point
 from cudakit.tuning.trials import Trials
-from cudakit.tuning.tune import Progress, run_trials
+from cudakit.tuning.tune import Progress, check_options, run_trials
 from cudakit.tuning.tuned import Tuned
 
 #: A point is kept if the present choice takes this many times as long, or more.
@@ -80,7 +80,7 @@ class Outcome(NamedTuple):
     @property
     def ratio(self) -> float:
         """The time of the present choice, divided by that of the best."""
-        return self.values[0] / self.values[1]
+        return self.values[0] / self.values[1] if self.values[1] else 1.0
 
     def to_dict(self) -> dict[str, Any]:
         """Return a row of a table of points, with both times."""
@@ -217,7 +217,7 @@ def tune_ops(
     progress: Callable[[Progress], None] | None = None,
     finished: set[Question] | None = None,
 ) -> Iterator[Outcome]:
-    """Search the choices of ops, and yield the outcome of each question.
+    """Search the choices of ops, and yield the outcome of each question. Ctrl-C ends it after the present one.
 
     Parameters
     ----------
@@ -232,6 +232,7 @@ def tune_ops(
     finished : set of Question, optional
         Questions to leave out. Those of this search are added.
     """
+    check_options(budget=budget, seed=seed)
     stream = default_stream() if stream is None else stream
     finished = set() if finished is None else finished
     with Workers(min(os.cpu_count() or 1, _MOST_WORKERS) if workers is None else workers) as pool:
@@ -242,7 +243,10 @@ def tune_ops(
         for case in cases:
             for dtype in (name for name in case.dtypes if not dtypes or name in dtypes):
                 for size in sizes or case.sizes:
-                    yield from _of_call(case, dtype, size, finished, search, stream, seed)
+                    for outcome in _of_call(case, dtype, size, finished, search, stream, seed):
+                        yield outcome
+                        if outcome.tuned.ended == "interrupted":
+                            return
 
 
 def _of_call(
@@ -301,7 +305,8 @@ def _searched(
         for row, plan in zip(rows, plans, strict=True):
             row += measure.measure(plan, float("inf"))
     medians = float(np.median(rows[0])), float(np.median(rows[1]))
-    is_better = medians[0] >= WORTH * medians[1] and (not measure.repeats or is_slower(rows[0], rows[1]))
+    is_certain = bool(tuned.confirmed) and (not measure.repeats or is_slower(rows[0], rows[1]))
+    is_better = is_certain and medians[0] >= WORTH * medians[1]
     return Outcome(variants.case.op, variants.question, present, best, medians, measure.unit, is_better, tuned)
 
 

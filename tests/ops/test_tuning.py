@@ -30,7 +30,7 @@ DOUBLED = ck.Kernel(
     "template <int LEFT> __global__ void doubled(const float* x, float* y, int n) {"
     "for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n - LEFT; i += blockDim.x * gridDim.x) y[i] = 2 * x[i]; }"
 )
-CHOICE = Choice("doubled", {"block": (64, 32, 2048), "left": (0, 1)})
+CHOICE = Choice("doubled", {"block": (64, 32, 2048), "left": (1, 0)})  # a wrong point is tried first
 
 
 @planned(8)
@@ -94,6 +94,26 @@ def test_the_best_point_that_is_right_wins_and_is_kept(monkeypatch: pytest.Monke
     assert again.present == outcome.best
     assert not again.is_better
     assert again.to_dict()["point"] is None
+
+
+def test_an_interrupted_search_ends_with_what_is_known() -> None:
+    tried: list[Any] = []
+
+    def interrupt(progress: Any) -> None:
+        tried.append(progress)
+        if len(tried) == 5:
+            raise KeyboardInterrupt
+
+    outcomes = tune_ops(
+        [CASE, CASE._replace(sizes=(100_000,))], stream=ck.emulator.stream(), objective="instructions",
+        strategy="exhaustive", workers=0, progress=interrupt,
+    )  # fmt: skip
+    (outcome,) = outcomes
+    assert outcome.tuned.ended == "interrupted"
+    assert len(tried) == 5
+    assert outcome.tuned.confirmed["fresh data"] == "right"
+    with pytest.raises(ck.ArgumentError, match="budget is a number of candidates from 1 up"):
+        next(tune_ops([CASE], budget=0))
 
 
 def test_kept_points_are_exported_and_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
