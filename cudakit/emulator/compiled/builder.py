@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import NamedTuple
 
 from cudakit.emulator.compiled import Refusal
@@ -194,6 +194,7 @@ def lanes_of(type_: str) -> int:
     return int(type_[1 : type_.index(" ")]) if type_[0] == "<" else 1
 
 
+@lru_cache(4096)
 def constant(type_: str, value: int) -> X:
     """Return a constant of a type, or of all elements of a vector type; `value` is an integer, or a float's bits."""
     element = X(type_, "").element

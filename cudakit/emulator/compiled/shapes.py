@@ -109,10 +109,14 @@ class Shapes:
         #: Registers that an instruction with a guard writes.
         self._guarded = {name for instr in self.function.code if instr.guard is not None for name in targets(instr)}
         self._targets = [targets(instr) for instr in self.function.code]
+        #: The instructions with results that read each register.
+        self._readers: dict[str, list[int]] = {}
         for block in self.flow.order:
             for number in range(self.flow.blocks[block].first, self.flow.blocks[block].last):
                 for name in self._targets[number]:
                     self._written.setdefault(name, []).append(block)
+                for name in sources(self.function.code[number]) if self._targets[number] else ():
+                    self._readers.setdefault(name, []).append(number)
         self._live()
         while True:
             before = dict(self.by_register), set(self.divergent)
@@ -146,12 +150,15 @@ class Shapes:
         return combined
 
     def _propagate(self) -> None:
-        """Compute the shapes of all results until nothing changes."""
-        changed = True
-        while changed:
-            changed = False
+        """Compute the shapes of all results until nothing changes: of those whose sources have changed, in order."""
+        blocks = self.flow.blocks
+        stale = {number for block in self.flow.order for number in range(blocks[block].first, blocks[block].last)}
+        while stale:
             for block in self.flow.order:
                 for number in range(self.flow.blocks[block].first, self.flow.blocks[block].last):
+                    if number not in stale:
+                        continue
+                    stale.discard(number)
                     instr = self.function.code[number]
                     for name in self._targets[number]:
                         shape = self.transfer(instr, self.shape)
@@ -169,7 +176,7 @@ class Shapes:
                         joined = join(self.by_register.get(name), shape)
                         if joined != self.by_register.get(name):
                             self.by_register[name] = joined
-                            changed = True
+                            stale.update(self._readers.get(name, ()))
 
     def _find_divergence(self) -> None:
         """Add the blocks that branches on varying predicates make divergent."""

@@ -293,21 +293,22 @@ def polling(flow: Flow) -> set[int]:
     headers = set()
     for header, body in flow.loops.items():
         inside = [instr for number in body for instr in flow.code[flow.blocks[number].first : flow.blocks[number].last]]
+        askers = [instr for instr in inside if polls(instr)]
+        if not askers:
+            continue
         read = _derived_from(inside, {name for instr in inside if facts_of(instr).memory for name in targets(instr)})
-        for instr in inside:
+        for instr in askers:
             if _asks_others(instr, read) and _leaves_by(flow, body, inside, set(targets(instr))):
                 headers.add(header)
     return headers
 
 
 def _asks_others(instr: Instruction, read: set[str]) -> bool:
-    """Return whether an instruction of a loop reads memory that other threads may write.
+    """Return whether an instruction of a loop, which `polls`, reads memory that other threads may write.
 
     `read` has the registers that the loop loads from memory, or computes from these. A ``cas`` that expects one of them
     does not count, nor do ``add``, ``inc`` and ``dec``; but adding 0 is a read.
     """
-    if not polls(instr):
-        return False
     if not _OWN.isdisjoint(instr.modifiers):
         addend = instr.operands[2]
         return "add" in instr.modifiers and isinstance(addend, Immediate) and addend.value == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -68,9 +68,11 @@ def _leaves(operand: Operand) -> Iterator[Operand]:
         yield from _leaves(part)
 
 
-def registers_in(operand: Operand) -> Iterator[Register]:
-    """Yield the registers in an operand, also in its addresses and groups."""
-    return (leaf for leaf in _leaves(operand) if isinstance(leaf, Register))
+def registers_in(operand: Operand) -> Iterable[Register]:
+    """Return the registers in an operand, also in its addresses and groups."""
+    if isinstance(operand, Register):
+        return (operand,)
+    return () if isinstance(operand, Immediate) else [leaf for leaf in _leaves(operand) if isinstance(leaf, Register)]
 
 
 def symbols_in(operand: Operand) -> Iterator[Symbol]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from cudakit.emulator.compiled import Refusal
@@ -60,7 +61,12 @@ def emits(*opcodes: str, transfer: Transfer = by_sources, makes_nan: bool = Fals
 
 def entry_of(instr: Instruction) -> Entry | None:
     """Return the entry of the longest opcode that fits an instruction, or None."""
-    parts = (instr.opcode, *instr.modifiers[:3])
+    return _entry((instr.opcode, *instr.modifiers[:3]))
+
+
+@lru_cache(4096)
+def _entry(parts: tuple[str, ...]) -> Entry | None:
+    """Return the entry of the longest opcode among the first `parts` of an instruction's name, or None."""
     for end in range(len(parts), 0, -1):
         entry = EMITTERS.get(".".join(parts[:end]))
         if entry is not None:
