@@ -65,7 +65,7 @@ def error_of(code: int, launch: Launch, compiled: Compiled, words: Any) -> Emula
     if code == Ending.STUCK:
         return EmulationError(
             f"{launch.title}: deadlock: threads wait for other lanes of their warp, which wait elsewhere"
-        ).detailed(category="deadlock", **named(launch.title))
+        ).detailed(kind="deadlock", **named(launch.title))
     if code == Ending.STALLED:
         return _stalled(launch, compiled, words)
     number, lane_access = compiled.facts.sites[words[Slot.SITE]]
@@ -110,7 +110,7 @@ def _stalled(launch: Launch, compiled: Compiled, words: Any) -> EmulationError:
     where = place_of(special, launch.geometry, thread)
     problem = deadlocked(waiting, 0, where)
     if number is None:
-        return EmulationError(f"{launch.title}: {problem}").detailed(category="deadlock", **named(launch.title))
+        return EmulationError(f"{launch.title}: {problem}").detailed(kind="deadlock", **named(launch.title))
     instr, function = compiled.source.instruction(number)
     return launch.explain(function, instr, problem, "deadlock", thread_of(special, thread))
 
