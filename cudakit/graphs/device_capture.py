@@ -17,7 +17,7 @@ import contextlib
 import ctypes
 import functools
 import re
-import sys
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -493,10 +493,13 @@ class DeviceGraph(Executable):
     def __init__(self, capture: DeviceCapture) -> None:
         self.device_id: int = capture.target.device_id
         self._builder = capture.builders[-1]
-        self._executable = self._builder.complete()
-        self._handle = self._executable.handle
         graphs = [builder.graph_definition.handle for builder in reversed(capture.builders)]
         super().__init__(capture, nodes_of(graphs, capture.named_arguments, capture.calls))
+        # cuda.core's executable takes twice as long to launch.
+        is_allocating = any(node.name == "mem_alloc" for node in self.nodes)
+        flags = driver.CUgraphInstantiate_flags.CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH if is_allocating else 0
+        self._handle = checked(driver.cuGraphInstantiate(graphs[0], int(flags)), "the graph")
+        weakref.finalize(self, driver.cuGraphExecDestroy, self._handle).atexit = False
         for name, uses in self._uses.items():
             if name in capture.named_arguments.arrays and any(node.foreign for node, _ in uses):
                 # Who else than cudakit uses a named array may read it and write it.
@@ -505,6 +508,8 @@ class DeviceGraph(Executable):
         self._dirty: dict[int, Node] = {}
         # Stream as given and as launched on, and CuPy's current one, with which a launch needs no ordering.
         self._settled: tuple[Any, Any, Any] | None = None
+        runtime, self._cupy_stream = _cupy_calls()
+        self._launch_on = functools.partial(runtime.graphLaunch, int(self._handle))
         self._order()
         order().watch(self)
         add_shortcut(self)
@@ -521,7 +526,9 @@ class DeviceGraph(Executable):
     def _changed(self, uses: Sequence[tuple[Node, Write]]) -> None:
         for node, _ in uses:
             self._dirty[id(node)] = node
-        self._settled = None
+        self._is_stale = True
+        if not order().single:  # else the stream itself orders whatever memory the graph uses
+            self._settled = None
 
     def _order(self) -> None:
         """Compute what the graph reads and writes, with the present named arrays."""
@@ -529,11 +536,14 @@ class DeviceGraph(Executable):
         spans.update((name, (memory.low, memory.high)) for name, memory in capture.named_arguments.now.items())
         self._read = tuple(spans[key] for key in capture.reads)
         self._written = tuple(spans[key] for key in capture.writes)
+        self._is_stale = False
 
     def launch(self, stream: Any, graph: Any) -> None:
         settled = self._settled
         if settled is not None and settled[0] is stream and settled[2] is self._cupy_stream():
-            checked(settled[1](), "its launch")
+            if self._dirty:
+                self._push()
+            _run(settled[1])
             return
         target = device_stream(stream)
         if target.device_id != self.device_id:
@@ -556,23 +566,22 @@ class DeviceGraph(Executable):
         devices.make_current(self.device_id)
         if self._dirty:
             self._push()
+        if self._is_stale:
+            self._order()
         ordered, current = order(), self._cupy_stream()
         with ordered.lock:
             use = ordered.before(target, self._read, self._written, (current.ptr or _LEGACY,))
             # The driver's own launch is outside the interpreter's lock. It may wait in the driver for room in the
             # stream's queue; threads that bring results to host arrays, for which the stream may wait in turn, must be
-            # able to go on meanwhile.
-            start = functools.partial(driver.cuGraphLaunch, self._handle, driver.CUstream(int(target.core.handle)))
-            checked(start(), "its launch")
+            # able to go on meanwhile. CuPy's call costs the host half as much as the driver's bindings.
+            start = functools.partial(self._launch_on, int(target.core.handle))
+            with devices.on_device(self.device_id):
+                _run(start)
             if not watched() and devices.device_count() < 2 and ordered.settle(use, self):
                 self._settled = (target.stream, start, current)
             ordered.after(use, (graph, self.reads))
 
-    def _cupy_stream(self) -> Any:
-        return sys.modules["cupy"].cuda.get_current_stream()
-
     def _push(self) -> None:
-        self._order()
         with devices.on_device(self.device_id):
             for node in self._dirty.values():
                 node.push(self._handle)
@@ -587,6 +596,26 @@ class DeviceGraph(Executable):
             path = Path(folder, "graph.dot")
             self._builder.debug_dot_print(str(path))
             return path.read_text()
+
+
+def _cupy_calls() -> tuple[Any, Callable[[], Any]]:
+    """Return CuPy's calls of CUDA's runtime, and the function that returns CuPy's current stream."""
+    from cupy.cuda import get_current_stream, runtime
+
+    return runtime, get_current_stream
+
+
+def _run(launch: Callable[[], None]) -> None:
+    """Call `launch`, which launches a graph by CUDA's runtime.
+
+    Raises
+    ------
+    LaunchError
+    """
+    try:
+        launch()
+    except Exception as error:
+        raise LaunchError(f"graph: the driver refused its launch: {error}") from error
 
 
 def _state(stream: Any) -> tuple[int, int, list[Any]]:

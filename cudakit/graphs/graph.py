@@ -158,20 +158,22 @@ class Graph(Reported):
 
     def _change(self, executable: Executable, changes: dict[str, Any]) -> None:
         arguments = self._named
-        new_values = [(name, value) for name, value in changes.items() if arguments.values.get(name) is not value]
-        for name, value in new_values:
+        checked = []
+        for name, value in changes.items():
+            if arguments.values.get(name) is value:
+                continue
             if name in self._capture.writes and is_readonly(value):
                 raise ArgumentError(f"graph: {name} is written by the graph, and what was given is read-only; copy it")
-        checked = [(name, value, arguments.check(name, value)) for name, value in new_values]
-        former = [(name, arguments.values[name], arguments.now.get(name)) for name, _ in new_values]
-        changed = 0
+            checked.append((name, value, arguments.check(name, value)))
+        former: list[tuple[str, Any, Any]] = []
         try:
             for name, value, memory in checked:
+                before = name, arguments.values[name], arguments.now.get(name)
                 executable.change(name, value, memory)
                 arguments.put(name, value, memory)
-                changed += 1
+                former.append(before)
         except ArgumentError:
-            for name, value, memory in former[:changed]:
+            for name, value, memory in former:
                 executable.change(name, value, memory)
                 arguments.put(name, value, memory)
             raise

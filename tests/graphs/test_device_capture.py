@@ -56,9 +56,6 @@ class Builder:
     def embed(self, other: Any) -> None:
         self.embedded.append(other)
 
-    def complete(self) -> Any:
-        return SimpleNamespace(handle=99)
-
 
 class Loaded:
     """A kernel that is loaded; it knows who holds it."""
@@ -87,9 +84,8 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, known_streams: dict[int, Stream]) 
         nodes = before[int(node)]
         return GOOD, list(nodes)[:count], None, len(nodes)
 
-    def launch(handle: Any, stream: Any) -> tuple[Any]:
-        asked.append(("launch", handle, int(stream)))
-        return (GOOD,)
+    def launch(handle: int, stream: int) -> None:
+        asked.append(("launch", handle, stream))
 
     def end(stream: Any) -> tuple[Any, None]:
         asked.append(("end", int(stream)))
@@ -98,7 +94,10 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, known_streams: dict[int, Stream]) 
 
     monkeypatch.setattr(driver, "cuStreamGetCaptureInfo", info)
     monkeypatch.setattr(driver, "cuGraphNodeGetDependencies", dependencies)
-    monkeypatch.setattr(driver, "cuGraphLaunch", launch)
+    monkeypatch.setattr(driver, "cuGraphInstantiate", lambda graph, flags: (GOOD, 99 + flags))
+    monkeypatch.setattr(driver, "cuGraphExecDestroy", lambda handle: (GOOD,))
+    runtime = SimpleNamespace(graphLaunch=launch)
+    monkeypatch.setattr(device_capture, "_cupy_calls", lambda: (runtime, lambda: SimpleNamespace(ptr=10)))
     monkeypatch.setattr(driver, "cuStreamEndCapture", end)
     monkeypatch.setattr(streams, "is_captured", lambda handle: known_streams[handle].number != 0)
     monkeypatch.setattr(streams, "_open", {})
@@ -495,7 +494,6 @@ def graph(monkeypatch: pytest.MonkeyPatch, stream: Stream, nodes: list[Node]) ->
     stream.number = 0
     streams.end(found)
     monkeypatch.setattr(device_capture, "nodes_of", lambda graphs, named, calls: nodes)
-    monkeypatch.setattr(DeviceGraph, "_cupy_stream", lambda self: SimpleNamespace(ptr=10))
     monkeypatch.setattr(Order, "before", lambda self, *given: given)
     monkeypatch.setattr(Order, "after", lambda self, *given: None)
     monkeypatch.setattr(Order, "settle", lambda self, *given: False)
@@ -563,7 +561,7 @@ def test_a_launch_that_settled_goes_straight_to_the_driver_until_something_chang
 ) -> None:
     ordered: list[Any] = []
     current = SimpleNamespace(ptr=10)
-    monkeypatch.setattr(DeviceGraph, "_cupy_stream", lambda self: current)
+    monkeypatch.setattr(graph, "_cupy_stream", lambda: current)
     monkeypatch.setattr(Order, "settle", lambda self, *given: ordered.append(given) or True)
     for _ in range(3):
         graph.launch(stream, None)
@@ -572,6 +570,11 @@ def test_a_launch_that_settled_goes_straight_to_the_driver_until_something_chang
     assert use[0].handle == 10
     assert len(stand_in) == 3
     graph.change("a", 1.0, None)
+    graph.launch(stream, None)
+    assert len(ordered) == 1, "the one stream is in order, whatever is changed"
+    assert not graph._dirty
+    order_module.order().single = False
+    graph.change("a", 2.0, None)
     graph.launch(stream, None)
     assert len(ordered) == 2
     current = SimpleNamespace(ptr=10)
