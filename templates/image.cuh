@@ -8,6 +8,16 @@ namespace cudakit {
 __device__ inline unsigned char luma(unsigned char red, unsigned char green, unsigned char blue) {
     return static_cast<unsigned char>((19595u * red + 38470u * green + 7471u * blue + 32768u) >> 16);
 }
+// The same of four pixels in three words: the weights' upper and lower bytes, red first, times four bytes in one instruction.
+__device__ inline unsigned luma(unsigned a, unsigned b, unsigned c) {
+    constexpr unsigned UPPER = 0x1d964c, LOWER = 0x2f468b;
+    const auto sum = [](unsigned bytes, unsigned upper, unsigned lower) {
+        return (__dp4a(bytes, upper, 0u) << 8) + __dp4a(bytes, lower, 32768u);
+    };
+    const unsigned first = sum(a, UPPER, LOWER), second = sum(__funnelshift_r(a, b, 24), UPPER, LOWER);
+    const unsigned third = sum(__funnelshift_r(b, c, 16), UPPER, LOWER), fourth = sum(c, UPPER << 8, LOWER << 8);
+    return __byte_perm(__byte_perm(first, second, 0x0062), __byte_perm(third, fourth, 0x0062), 0x5410);
+}
 __device__ inline float luma(float red, float green, float blue) {
     return 0.299f * red + 0.587f * green + 0.114f * blue;
 }
@@ -28,33 +38,37 @@ __device__ Acc binomial(const T* first, int step) {
 // out[p] = 0.299 red[p] + 0.587 green[p] + 0.114 blue[p]; for unsigned char in 16-bit fixed point, to the nearest.
 //
 // Shapes: rgb (pixels, 3) and out (pixels), T, C-contiguous; T is unsigned char, float or double.
-// Threads: thread i does pixels 4i … 4i + 3, then strides; one pixel at a time for the last pixels % 4, for double, and
-//   where a pointer is not aligned to four elements.
-// Memory: 4 sizeof(T) bytes a pixel, by three loads and one store of four elements; no shared memory.
+// Threads: thread i does pixels COUNT i to COUNT i + COUNT − 1, then strides; COUNT pixels are 16 bytes of a channel. One pixel at
+//   a time for the last pixels % COUNT, and where a pointer is not aligned to 16 bytes.
+// Memory: 4 sizeof(T) bytes a pixel, by three loads and one store of 16 bytes; no shared memory.
 // Preconditions: rgb and out do not overlap.
-// Launch: any shape; ceil(pixels / 4) threads are enough. pixels = 0 does nothing.
+// Launch: any shape; ceil(pixels / COUNT) threads are enough. pixels = 0 does nothing.
 // Source: ITU-R BT.601-7, 2.5.1. The fixed-point weights are those of libImaging (Pillow), Convert.c.
 template <typename T>
 __global__ void gray(const T* __restrict__ rgb, T* __restrict__ out, long long pixels) {
-    constexpr int COUNT = sizeof(T) <= 4 ? 4 : 1;
-    using Pack = cudakit::pack<T, COUNT>;
+    constexpr int COUNT = 16 / sizeof(T);
     const long long first = cudakit::thread_in_grid(), step = cudakit::threads_in_grid();
     long long done = 0;
-    if constexpr (COUNT == 4) {
-        if (cudakit::is_aligned<Pack>(rgb) && cudakit::is_aligned<Pack>(out)) {
-            const Pack* const from = reinterpret_cast<const Pack*>(rgb);
-            Pack* const to = reinterpret_cast<Pack*>(out);
-            for (long long i = first; i < pixels / 4; i += step) {
-                const Pack a = from[3 * i], b = from[3 * i + 1], c = from[3 * i + 2];
-                to[i] = Pack{
-                    cudakit::luma(a.values[0], a.values[1], a.values[2]),
-                    cudakit::luma(a.values[3], b.values[0], b.values[1]),
-                    cudakit::luma(b.values[2], b.values[3], c.values[0]),
-                    cudakit::luma(c.values[1], c.values[2], c.values[3]),
-                };
+    if (cudakit::is_aligned<cudakit::pack<T, COUNT>>(rgb) && cudakit::is_aligned<cudakit::pack<T, COUNT>>(out)) {
+        for (long long i = first; i < pixels / COUNT; i += step) {
+            cudakit::pack<T, COUNT> parts[3], result;
+#pragma unroll
+            for (int k = 0; k < 3; ++k) parts[k] = cudakit::load_pack<COUNT>(rgb + (3 * i + k) * COUNT);
+            if constexpr (sizeof(T) == 1) {
+                unsigned words[12], grays[4];
+                memcpy(words, parts, sizeof(words));
+#pragma unroll
+                for (int k = 0; k < 4; ++k) grays[k] = cudakit::luma(words[3 * k], words[3 * k + 1], words[3 * k + 2]);
+                memcpy(&result, grays, sizeof(grays));
+            } else {
+                const auto channel = [&](int k) { return parts[k / COUNT].values[k % COUNT]; };
+#pragma unroll
+                for (int k = 0; k < COUNT; ++k)
+                    result.values[k] = cudakit::luma(channel(3 * k), channel(3 * k + 1), channel(3 * k + 2));
             }
-            done = pixels / 4 * 4;
+            cudakit::store_pack(out + i * COUNT, result);
         }
+        done = pixels / COUNT * COUNT;
     }
     for (long long p = done + first; p < pixels; p += step)
         out[p] = cudakit::luma(rgb[3 * p], rgb[3 * p + 1], rgb[3 * p + 2]);

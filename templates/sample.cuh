@@ -232,11 +232,12 @@ __global__ void __launch_bounds__(32 * WARPS, cudakit::resident<T> / WARPS) resi
 namespace cudakit {
 
 /// A place along an axis: the element below it, and how far it lies beyond that.
-template <typename V>
+template <typename V, bool NEAR>
 struct place {
     int below;
     V part;
 
+    place() = default;
     /// So far outside all pixels are alike, or it does not matter which.
     __device__ explicit place(double at) {
         if constexpr (sizeof(V) == sizeof(double)) {
@@ -245,12 +246,13 @@ struct place {
             below = static_cast<int>(floor(at));
             part = at - below;
         } else {
-            // Added to 1.5 × 2^28, it has 24 bits of its part in its last bits, then the whole: nothing is converted.
+            // Added to 1.5 × 2^29, it has 23 bits of its part in its last bits, then the whole: nothing is converted.
             constexpr double FAR = 1 << 26;
-            at = fabs(at) < FAR ? at : copysign(FAR, at);
-            const long long bits = __double_as_longlong(at + 402653184.0);
-            below = static_cast<int>(bits >> 24 & 0xfffffff) - (1 << 27);
-            part = static_cast<unsigned>(bits & 0xffffff) * V(1.0 / (1 << 24));
+            if constexpr (!NEAR) at = fabs(at) < FAR ? at : copysign(FAR, at);
+            const long long bits = __double_as_longlong(at + 805306368.0);
+            below = static_cast<int>(bits >> 23 & 0x1fffffff) - (1 << 28);
+            // As a float, 1 and the part.
+            part = __uint_as_float(0x3f800000 | (static_cast<unsigned>(bits) & 0x7fffff)) - 1.0f;
         }
     }
 };
@@ -262,23 +264,33 @@ struct place {
 //
 // Shapes: image (images, height, width, channels), out (images, out_height, out_width, channels), T, C-contiguous; inverse
 //   (2, 3), in a struct.
-// Threads: one for ROWS results, a warp for 32 neighbours of as many rows, a block's warps on each other.
-// Memory: four elements read, of which L1 and L2 have most, and one written. No shared memory.
-// Preconditions: image and out do not overlap. Heights and widths are below 2^26 where V is float.
-// Launch: blocks of (32, any), one for each 32 × blockDim.y ROWS elements of a result.
+// Threads: one for ROWS results, a warp for ACROSS neighbours of 32 / ACROSS rows, ROWS times, a block's warps on each other.
+// Memory: four elements read, of which L1 and L2 have most, and one written. No shared memory. A warp's loads take as long as
+//   the rows that they meet, whose number ACROSS decides.
+// Preconditions: image and out do not overlap. Heights and widths are below 2^26 where V is float. NEAR: so are all places.
+//   CHANNELS is their number, or 0. Index holds the elements of an image and of a result.
+// Launch: blocks of (32, any), one for each ACROSS × blockDim.y ROWS 32 / ACROSS elements of a result.
 // Source: OpenCV's warpAffine, its positions not rounded to 1/32 of a pixel.
-template <typename T, typename V, bool LINEAR, int ROWS, typename Matrix>
+template <typename T, typename V, typename Index, bool LINEAR, int ROWS, int ACROSS, int CHANNELS, bool NEAR, typename Matrix>
 __global__ void warped(
-    const T* __restrict__ image, T* __restrict__ out, int height, int width, int out_height, int out_width, int channels, int mode,
-    double fill, Matrix inverse) {
-    const unsigned wide = out_width * channels, high = blockDim.y * ROWS;
-    const unsigned across = (wide + 31) / 32, down = (out_height + high - 1) / high;
+    const T* __restrict__ image, T* __restrict__ out, int height, int width, int out_height, int out_width, int all_channels,
+    int mode, double fill, Matrix inverse) {
+    const int channels = CHANNELS == 0 ? all_channels : CHANNELS;
+    static_assert(32 % ACROSS == 0, "a warp has whole rows");
+    constexpr int DOWN = 32 / ACROSS;
+    const unsigned wide = out_width * channels, high = blockDim.y * ROWS * DOWN;
+    const unsigned across = (wide + ACROSS - 1) / ACROSS, down = (out_height + high - 1) / high;
     const unsigned block = blockIdx.x, band = block / across;
-    const int e = block % across * 32 + threadIdx.x, top = band % down * high + threadIdx.y;
+    const int e = block % across * ACROSS + threadIdx.x % ACROSS;
+    const int top = (band < down ? band : band % down) * high + threadIdx.y * DOWN + threadIdx.x / ACROSS;
     if (e >= static_cast<int>(wide)) return;
     const int x = channels == 1 ? e : e / channels, channel = e - x * channels;
-    image += static_cast<long long>(band / down) * height * width * channels + channel;
-    out += static_cast<long long>(band / down) * out_height * wide + e;
+    image += channel;
+    out += e;
+    if (band >= down) {  // a quotient takes as long as half a result
+        image += static_cast<long long>(band / down) * height * width * channels;
+        out += static_cast<long long>(band / down) * out_height * wide;
+    }
 
     const auto at = [&](int row, int column) {
         row = cudakit::beyond(mode, row, height);
@@ -287,29 +299,47 @@ __global__ void warped(
         return cudakit::as<V>(image[(static_cast<long long>(row) * width + column) * channels]);
     };
     const double u = inverse.all[0] * x + inverse.all[2], v = inverse.all[3] * x + inverse.all[5];
+    const auto row_of = [&](int r) { return top + r * DOWN * static_cast<int>(blockDim.y); };
+    if constexpr (LINEAR) {
+        using Place = cudakit::place<V, NEAR>;
+        Place columns[ROWS], rows[ROWS];
+        bool is_inside = true;
 #pragma unroll
-    for (int r = 0; r < ROWS; ++r) {
-        const int y = top + r * static_cast<int>(blockDim.y);
-        if (y >= out_height) break;
-        const double across_at = u + inverse.all[1] * y, down_at = v + inverse.all[4] * y;
-        T& result = out[static_cast<long long>(y) * wide];
-        if constexpr (LINEAR) {
-            const cudakit::place<V> column(across_at), row(down_at);
-            V four[4];
-            if (row.below >= 0 && row.below < height - 1 && column.below >= 0 && column.below < width - 1) {
-                const T* const from = image + (static_cast<long long>(row.below) * width + column.below) * channels;
-                const T* const under = from + static_cast<long long>(width) * channels;
-                four[0] = cudakit::as<V>(from[0]), four[1] = cudakit::as<V>(from[channels]);
-                four[2] = cudakit::as<V>(under[0]), four[3] = cudakit::as<V>(under[channels]);
-            } else {
+        for (int r = 0; r < ROWS; ++r) {
+            columns[r] = Place(u + inverse.all[1] * row_of(r)), rows[r] = Place(v + inverse.all[4] * row_of(r));
+            is_inside &= static_cast<unsigned>(rows[r].below) < static_cast<unsigned>(height - 1);
+            is_inside &= static_cast<unsigned>(columns[r].below) < static_cast<unsigned>(width - 1);
+        }
+        V four[ROWS][4];
+        if (is_inside) {
+            // All at once: so many loads are on their way together.
 #pragma unroll
-                for (int k = 0; k < 4; ++k) four[k] = at(row.below + k / 2, column.below + k % 2);
+            for (int r = 0; r < ROWS; ++r) {
+                const T* const from = image + (static_cast<Index>(rows[r].below) * width + columns[r].below) * channels;
+                const T* const under = from + static_cast<Index>(width) * channels;
+                four[r][0] = cudakit::as<V>(from[0]), four[r][1] = cudakit::as<V>(from[channels]);
+                four[r][2] = cudakit::as<V>(under[0]), four[r][3] = cudakit::as<V>(under[channels]);
             }
-            const V above = cudakit::mixed(four[0], four[1], column.part), below = cudakit::mixed(four[2], four[3], column.part);
-            result = cudakit::pixel<T>(cudakit::mixed(above, below, row.part));
         } else {
-            const cudakit::place<V> column(across_at + 0.5), row(down_at + 0.5);
-            result = cudakit::as<T>(at(row.below, column.below));
+#pragma unroll
+            for (int r = 0; r < ROWS; ++r)
+#pragma unroll
+                for (int k = 0; k < 4; ++k) four[r][k] = at(rows[r].below + k / 2, columns[r].below + k % 2);
+        }
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r) {
+            if (row_of(r) >= out_height) break;
+            const V above = cudakit::mixed(four[r][0], four[r][1], columns[r].part);
+            const V below = cudakit::mixed(four[r][2], four[r][3], columns[r].part);
+            out[static_cast<Index>(row_of(r)) * wide] = cudakit::pixel<T>(cudakit::mixed(above, below, rows[r].part));
+        }
+    } else {
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r) {
+            const int y = row_of(r);
+            if (y >= out_height) break;
+            const cudakit::place<V, NEAR> column(u + inverse.all[1] * y + 0.5), row(v + inverse.all[4] * y + 0.5);
+            out[static_cast<Index>(y) * wide] = cudakit::as<T>(at(row.below, column.below));
         }
     }
 }

@@ -62,22 +62,32 @@ __global__ void __launch_bounds__(32 * WARPS) matvec_columns(const T* __restrict
                                                              long long pitch) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const long long row = (static_cast<long long>(blockIdx.x) * 32 + lane) * COUNT;
-    const long long part = (depth + gridDim.y - 1) / gridDim.y, begin = part * blockIdx.y;
+    constexpr int AHEAD = 8, TURN = AHEAD * WARPS;  // loads on their way together; lines of a turn, of which a part has whole ones
+    const long long part = (depth + gridDim.y * TURN - 1) / (gridDim.y * TURN) * TURN, begin = part * blockIdx.y;
     const long long end = min(begin + part, depth);
-    const bool is_whole = row + COUNT <= rows;
     A sum[COUNT] = {};
-#pragma unroll 8
-    for (long long at = begin + warp; at < end; at += WARPS) {
-        pack<T, COUNT> found{};
-        if (is_whole)
-            found = load_pack_once<COUNT>(a + at * pitch + row);
-        else
-#pragma unroll
-            for (int e = 0; e < COUNT; ++e)
-                if (row + e < rows) found.values[e] = a[at * pitch + row + e];
+    const auto add = [&](const pack<T, COUNT>& found, long long at) {
         const A factor = convert<A>(v[at]);
 #pragma unroll
         for (int e = 0; e < COUNT; ++e) sum[e] += convert<A>(found.values[e]) * factor;
+    };
+    long long at = begin + warp;
+    if (row + COUNT <= rows) {
+        for (; at + (AHEAD - 1) * WARPS < end; at += TURN) {
+            pack<T, COUNT> found[AHEAD];
+#pragma unroll
+            for (int k = 0; k < AHEAD; ++k) found[k] = load_pack_once<COUNT>(a + (at + k * WARPS) * pitch + row);
+#pragma unroll
+            for (int k = 0; k < AHEAD; ++k) add(found[k], at + k * WARPS);
+        }
+        for (; at < end; at += WARPS) add(load_pack_once<COUNT>(a + at * pitch + row), at);
+    }
+    for (; at < end; at += WARPS) {
+        pack<T, COUNT> found{};
+#pragma unroll
+        for (int e = 0; e < COUNT; ++e)
+            if (row + e < rows) found.values[e] = a[at * pitch + row + e];
+        add(found, at);
     }
     __shared__ A all[WARPS][32 * (COUNT + 1)];
 #pragma unroll

@@ -1,5 +1,6 @@
 #include <cudakit/grid.cuh>
 #include <cudakit/image/window.cuh>
+#include <cudakit/warp.cuh>
 
 namespace cudakit {
 
@@ -115,6 +116,68 @@ __device__ __forceinline__ void walk_inside(const T* __restrict__ image, R* __re
     }
 }
 
+/// The same of bytes whose rows begin anywhere: what is loaded and stored are words, and the bytes of two are a thread's.
+template <typename T, typename R, typename Window, int C, int COUNT, int ROWS, typename Weights>
+__device__ __forceinline__ void walk_shifted(const T* __restrict__ image, R* __restrict__ out, int width, const Weights& weights) {
+    constexpr int DOWN = Window::DOWN, LINES = 2 * DOWN + 1, PAD = Window::RIGHT * C, BEFORE = (PAD + 3) / 4, OWN = COUNT / 4;
+    using Line = typename Window::template line<COUNT>;
+    Line lines[LINES];
+    image -= static_cast<long long>(DOWN) * width + 4 * BEFORE;
+    const auto next = [&](Line& line) {
+        const unsigned beyond = reinterpret_cast<unsigned long long>(image) % 4;
+        const unsigned* const from = reinterpret_cast<const unsigned*>(image - beyond);
+        unsigned words[2 * BEFORE + OWN + 1];
+#pragma unroll
+        for (int k = 0; k <= 2 * BEFORE + OWN; ++k) words[k] = from[k];
+#pragma unroll
+        for (int k = 0; k < 2 * BEFORE + OWN; ++k) words[k] = __funnelshift_r(words[k], words[k + 1], 8 * beyond);
+        row_part<T, COUNT, PAD> row;
+        memcpy(&row.own, words + BEFORE, COUNT);
+#pragma unroll
+        for (int k = 0; k < PAD; ++k) {
+            const int left = 4 * BEFORE - PAD + k;
+            row.left[k] = static_cast<T>(words[left / 4] >> left % 4 * 8);
+            row.right[k] = static_cast<T>(words[BEFORE + OWN + k / 4] >> k % 4 * 8);
+        }
+        line = Window::along(row, weights);
+        image += width;
+    };
+    const auto put = [&](const pack<R, COUNT>& values) {
+        const unsigned beyond = reinterpret_cast<unsigned long long>(out) % 4;
+        unsigned* const to = reinterpret_cast<unsigned*>(out - beyond);
+        unsigned words[OWN];
+        memcpy(words, &values, COUNT);
+        unsigned before = __shfl_up_sync(FULL_WARP, words[OWN - 1], 1);
+#pragma unroll
+        for (int k = 0; k < OWN; ++k) {
+            const unsigned word = __funnelshift_l(before, words[k], 8 * beyond);
+            before = words[k];
+            if (k > 0 || threadIdx.x > 0 || beyond == 0)
+                to[k] = word;
+            else
+#pragma unroll
+                for (int i = 0; i < 4; ++i)
+                    if (i >= beyond) reinterpret_cast<R*>(to)[i] = static_cast<R>(word >> 8 * i);
+        }
+        if (threadIdx.x == 31)
+#pragma unroll
+            for (int i = 0; i < 3; ++i)
+                if (i < beyond) reinterpret_cast<R*>(to + OWN)[i] = static_cast<R>(before >> (32 - 8 * beyond) >> 8 * i);
+        out += width;
+    };
+#pragma unroll
+    for (int k = 0; k < 2 * DOWN; ++k) next(lines[k]);
+#pragma unroll 1
+    for (int r = 0; r < ROWS; r += LINES) {
+#pragma unroll
+        for (int k = 0; k < LINES; ++k) {
+            next(lines[(2 * DOWN + k) % LINES]);
+            const window_lines<Line, LINES> window{lines, k};
+            put(Window::template across<R, COUNT>(window, weights));
+        }
+    }
+}
+
 /// Elements of the words that have PAD more beside COUNT, of 4 bytes at least: 0 where they are more than those.
 template <typename T, int PAD, int COUNT>
 __host__ __device__ constexpr int elements_near() {
@@ -131,7 +194,7 @@ __host__ __device__ constexpr int elements_near() {
 //   `fill` stands outside where CONSTANT; else `mode` is one of the other borders.
 // Threads: a warp's do 32 COUNT neighbours of ROWS rows, a block's warps lie on each other; a thread walks down its rows and
 //   keeps of each what is needed of it further down.
-// Memory: sizeof(T) + sizeof(R) bytes an element, by loads of COUNT where rows are ALIGNED, and Window::RIGHT C elements on
+// Memory: sizeof(T) + sizeof(R) bytes an element, by loads of COUNT where rows are ALIGNED, of words where they are bytes, and Window::RIGHT C elements on
 //   each side one by one, which are in L1; Window::DOWN rows above and below are read again. No shared memory.
 // Preconditions: image and out do not overlap; windows reach no further out than the image is large. ALIGNED: rows begin at
 //   multiples of COUNT elements, of 16 bytes at most.
@@ -151,13 +214,20 @@ __global__ void near(
     const long long offset = static_cast<long long>(band / down) * height * width;
     image += offset;
     out += offset;
+    constexpr int PAD = Window::RIGHT * C, NEAR = cudakit::elements_near<T, PAD, COUNT>();
+    // For a warp as one.
+    const int left = x - threadIdx.x * COUNT, end = left + 32 * COUNT;
+    const auto is_inside = [&](int reach) { return left >= reach && end + reach <= width && y >= DOWN && y + ROWS + DOWN <= height; };
+    const long long at = static_cast<long long>(y) * width + x;
     if constexpr (ALIGNED && sizeof(R) * COUNT <= 16) {
-        constexpr int NEAR = cudakit::elements_near<T, Window::RIGHT * C, COUNT>(), REACH = NEAR == 0 ? Window::RIGHT * C : NEAR;
-        const int left = x - threadIdx.x * COUNT, end = left + 32 * COUNT;
-        // For a warp as one.
-        if (left >= REACH && end + REACH <= width && y >= DOWN && y + ROWS + DOWN <= height) {
-            const long long at = static_cast<long long>(y) * width + x;
+        if (is_inside(NEAR == 0 ? PAD : NEAR)) {
             cudakit::walk_inside<T, R, Window, C, COUNT, ROWS, NEAR>(image + at, out + at, width, weights);
+            return;
+        }
+    }
+    if constexpr (!ALIGNED && sizeof(T) == 1 && sizeof(R) == 1 && COUNT % 4 == 0) {
+        if (is_inside((PAD + 3) / 4 * 4 + 4)) {
+            cudakit::walk_shifted<T, R, Window, C, COUNT, ROWS>(image + at, out + at, width, weights);
             return;
         }
     }
@@ -169,24 +239,38 @@ namespace cudakit {
 
 // scale Σ w v; over the part of the window that is inside, divided by its weights, where the border is VALID_BORDER.
 struct summed {
+    static constexpr bool IS_MEAN = true, IS_WEIGHED = true;
     template <typename V>
     static __device__ V start() {
         return V(0);
     }
     template <typename V>
-    static __device__ V next(V sum, V value, const V* weight) {
-        return sum + *weight * value;
+    static __device__ V next(V sum, V value, V weight) {
+        return sum + weight * value;
     }
 };
-/// The least or greatest.
+// The same without weights.
+struct added {
+    static constexpr bool IS_MEAN = true, IS_WEIGHED = false;
+    template <typename V>
+    static __device__ V start() {
+        return V(0);
+    }
+    template <typename V>
+    static __device__ V next(V sum, V value, V) {
+        return sum + value;
+    }
+};
+// The least or greatest.
 template <typename Pick>
 struct chosen {
+    static constexpr bool IS_MEAN = false, IS_WEIGHED = false;
     template <typename V>
     static __device__ V start() {
         return Pick::template identity<V>();
     }
     template <typename V>
-    static __device__ V next(V found, V value, const V*) {
+    static __device__ V next(V found, V value, V) {
         return Pick()(found, value);
     }
 };
@@ -200,7 +284,7 @@ struct chosen {
 // Threads: one for ROWS results that lie on each other, whose windows have most in common, a warp for 32 neighbours of as many
 //   rows, a block's warps on each other.
 // Memory: (1 + (down − 1) / ROWS) right reads an element, of which L1 has nearly all, and one write; no shared memory.
-// Preconditions: image and out do not overlap.
+// Preconditions: image and out do not overlap; windows reach no further out than the image is large.
 // Launch: blocks of (32, any), one for each 32 × blockDim.y ROWS elements of an image.
 // Source: the sum as it is written.
 template <typename T, typename R, typename V, typename Fold, int ROWS>
@@ -216,6 +300,7 @@ __global__ void any(
     image += static_cast<long long>(band / bands) * height * wide + (e - x * channels);
     out += (static_cast<long long>(band / bands) * height + y) * wide + e;
 
+    const auto weight = [=](int j, int i) { return Fold::IS_WEIGHED ? weights[j * right + i] : V(1); };
     V found[ROWS], inside[ROWS];
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) found[r] = Fold::template start<V>(), inside[r] = 0;
@@ -226,34 +311,32 @@ __global__ void any(
                 const V value = cudakit::as<V>(from[i * channels]);
 #pragma unroll
                 for (int r = 0; r < ROWS; ++r)
-                    if (j >= r && j - r < down)
-                        found[r] = Fold::template next<V>(
-                            found[r], value, weights == nullptr ? nullptr : weights + ((j - r) * right + i));
+                    if (j >= r && j - r < down) found[r] = Fold::template next<V>(found[r], value, weight(j - r, i));
             }
             from += wide;
         }
-        if (mode == cudakit::VALID_BORDER)
+        if (Fold::IS_MEAN && mode == cudakit::VALID_BORDER)
             for (int k = 0; k < down * right; ++k)
 #pragma unroll
-                for (int r = 0; r < ROWS; ++r) inside[r] += weights[k];
+                for (int r = 0; r < ROWS; ++r) inside[r] += weight(0, k);
     } else {
+        const cudakit::near_border rows(mode, height), columns(mode, width);
+        const bool is_open = mode == cudakit::CONSTANT_BORDER || mode == cudakit::VALID_BORDER;
 #pragma unroll 1
         for (int j = 0; j < down + ROWS - 1; ++j) {
-            const int row = cudakit::beyond(mode, top + j, height);
-            if (row < 0 && mode == cudakit::VALID_BORDER) continue;
+            const bool is_row = !is_open || rows.has(top + j);
+            if (!is_row && mode == cudakit::VALID_BORDER) continue;
+            const T* const from = image + static_cast<long long>(rows(top + j)) * width * channels;
 #pragma unroll 1
             for (int i = 0; i < right; ++i) {
-                const int column = cudakit::beyond(mode, left + i, width);
-                const bool is_inside = row >= 0 && column >= 0;
+                const bool is_inside = is_row && (!is_open || columns.has(left + i));
                 if (!is_inside && mode == cudakit::VALID_BORDER) continue;
-                const V value = is_inside ? cudakit::as<V>(image[(static_cast<long long>(row) * width + column) * channels])
-                                          : static_cast<V>(fill);
+                const V value = is_inside ? cudakit::as<V>(from[columns(left + i) * channels]) : static_cast<V>(fill);
 #pragma unroll
                 for (int r = 0; r < ROWS; ++r) {
                     if (j < r || j - r >= down) continue;
-                    const V* const weight = weights == nullptr ? nullptr : weights + ((j - r) * right + i);
-                    if (weight != nullptr) inside[r] += *weight;
-                    found[r] = Fold::template next<V>(found[r], value, weight);
+                    if constexpr (Fold::IS_MEAN) inside[r] += weight(j - r, i);
+                    found[r] = Fold::template next<V>(found[r], value, weight(j - r, i));
                 }
             }
         }
@@ -261,7 +344,7 @@ __global__ void any(
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) {
         if (y + r >= height) break;
-        if (weights == nullptr)
+        if constexpr (!Fold::IS_MEAN)
             out[0] = cudakit::as<R>(found[r]);
         else
             out[0] = cudakit::pixel<R>(mode == cudakit::VALID_BORDER ? found[r] / inside[r] : found[r] * static_cast<V>(scale));

@@ -192,7 +192,7 @@ def _function(recipe: StencilRecipe) -> str:
 def _kernel(recipe: StencilRecipe) -> str:
     """Return the kernel: each input's window, the function for each cell, results stored."""
     types = [f"typename {variable}" for variable in recipe.variables]
-    parameters, windows, calls = [], [], []
+    parameters, windows, moves, calls = [], [], [], []
     borders = ", ".join(f"cudakit::{BORDERS[mode]}_BORDER" for mode in recipe.borders)
     for p, halo in zip(recipe.inputs, recipe.halos, strict=True):
         if halo is None:
@@ -203,28 +203,35 @@ def _kernel(recipe: StencilRecipe) -> str:
         parameters.append(f"const {p.name}_type_* {p.name}")
         cell_type = f"cudakit::seen_t<{p.type}>"
         reach = ", ".join(map(str, halo))
-        window = f"cudakit::stencil_window<{cell_type}, {borders}, {reach}, COUNT_, ROWS_, PLANES_, Index_>"
-        windows.append(f"const {window} {p.name}_window_({p.name}, cells_, cudakit::as<{cell_type}>(constant_));")
-        calls.append(f"{p.name}_window_.at(plane_, row_, column_)")
+        window = f"cudakit::stencil_window<{cell_type}, {borders}, {reach}, COUNT_, ROWS_, PLANES_, TURN_, Index_>"
+        outside = f"cudakit::as<{cell_type}>(constant_)"
+        windows.append(f"{window} {p.name}_window_({p.name}, cells_, {outside});")
+        moves.append(f"        {p.name}_window_.move({p.name}, cells_, plane_ + turn_, turn_, {outside});")
+        calls.append(f"{p.name}_window_.at(turn_, row_, column_)")
     parameters += [f"{p.type}* {p.name}" for p in recipe.outputs]
     calls += [f"{p.name}_few_.values[column_]" for p in recipe.outputs]
-    types += ["typename Index_", "int COUNT_", "int ROWS_", "int PLANES_", "int BLOCK_"]
+    types += ["typename Index_", "int COUNT_", "int ROWS_", "int PLANES_", "int TURN_", "int BLOCK_"]
     parameters += ["double constant_", "Index_ depth_", "Index_ height_", "Index_ width_"]
     of = template_arguments(f"cudakit::seen_t<{name}>" for name in recipe.variables)
     lines = [
         "const cudakit::stencil_cells<Index_, COUNT_, ROWS_, PLANES_> cells_(depth_, height_, width_);",
         "if (cells_.is_empty()) return;",
         *windows,
+        # Where the windows' planes are in registers is known for each plane of a turn.
+        "#pragma unroll 1",
+        "for (int plane_ = 0; plane_ < PLANES_; plane_ += TURN_) {",
         "#pragma unroll",
-        "for (int plane_ = 0; plane_ < PLANES_; ++plane_) {",
+        "    for (int turn_ = 0; turn_ < TURN_; ++turn_) {",
+        *moves,
         "#pragma unroll",
         "    for (int row_ = 0; row_ < ROWS_; ++row_) {",
-        "        if (!cells_.has(plane_, row_)) continue;",
+        "        if (!cells_.has(plane_ + turn_, row_)) continue;",
         *(f"        cudakit::few<cudakit::seen_t<{p.type}>, COUNT_> {p.name}_few_;" for p in recipe.outputs),
         "#pragma unroll",
         "        for (int column_ = 0; column_ < COUNT_; ++column_)",
         f"            {recipe.name}_{of}({', '.join(calls)});",
-        *(f"        cells_.store({p.name}, {p.name}_few_, plane_, row_);" for p in recipe.outputs),
+        *(f"        cells_.store({p.name}, {p.name}_few_, plane_ + turn_, row_);" for p in recipe.outputs),
+        "    }",
         "    }",
         "}",
     ]
@@ -346,9 +353,11 @@ def traced(op: str, function: Callable[..., Any], names: Sequence[str], types: S
 _SHAPES = {1: ((1, 1), (128, 1)), 2: ((1, 8), (32, 4)), 3: ((4, 2), (32, 4))}
 _CELLS = Choice(
     "stencil",
-    {"planes": (1, 2, 3, 4, 8), "rows": (1, 2, 4, 8, 16), "across": (32, 64, 128, 256), "down": (1, 2, 4, 8)},
+    {"planes": (1, 2, 3, 4, 8, 12), "rows": (1, 2, 4, 8, 16), "across": (32, 64, 128, 256), "down": (1, 2, 4, 8)},
     where=lambda across, down: 64 <= across * down <= 512,
 )
+#: Planes of cells for which the window moves down, bytes of elements for which this pays, and from how many neighbours.
+_MOVING, _MOVED, _MANY_POINTS = 12, (2, 8), 10
 #: Of a call.
 _MOST_STEPS = 2**24
 #: Where steps are fused: rows and columns of a block's tile by the rank, and its threads.
@@ -581,15 +590,18 @@ class Stencil(GeneratedFunction):
             return _Job(fused, config(tiles, _TILE_THREADS), (recipe.constant, height, width))
         count = 16 // widest if aligned and width % (16 // widest) == 0 else 1
         (planes, rows), block = _SHAPES[recipe.rank]
-        # Of many neighbours of 8 bytes a plane fewer: its registers are those of one more block.
-        planes -= recipe.rank == 3 and widest == 8 and recipe.points > 9
         rank = recipe.rank
+        moves = {halo[0] for halo in recipe.halos if halo is not None} == {1}
+        if moves and widest in _MOVED and recipe.points >= _MANY_POINTS:
+            planes = _MOVING
         planes, rows, *block = _CELLS.point(
             f"{rank} dimensions, {widest} bytes, {recipe.points} points",
             prod(shape),
             device,
             (planes, rows, *block),
-            fits=lambda planes, rows: (planes == 1 or rank == 3) and (rows == 1 or rank > 1),
+            fits=lambda planes, rows: (
+                (planes == 1 or rank == 3) and (rows == 1 or rank > 1) and (planes < _MOVING or moves)
+            ),
         )
         read = [p for p, halo in zip(recipe.inputs, recipe.halos, strict=True) if halo is not None]
         kernel = self._kernel[
@@ -600,6 +612,7 @@ class Stencil(GeneratedFunction):
                 "COUNT_": count,
                 "ROWS_": rows,
                 "PLANES_": planes,
+                "TURN_": 3 if planes == _MOVING else planes,
                 "BLOCK_": prod(block),
             }
         ]

@@ -107,7 +107,7 @@ _SUMS = {
     **dict.fromkeys((*NARROW, "float32"), "float"),
     "float64": "double",
 }
-_PACK, _BLOCK, _ROWS, _WARPS = 16, 256, 4, 8
+_PACK, _BLOCK, _ROWS, _WARPS = 16, 256, 4, 4
 #: Least elements of a row that occupy a warp; least rows for each multiprocessor that keep all busy.
 _LONG, _MANY = 256, 16
 #: Blocks of a multiprocessor for which columns are cut, and least lines of a part.

@@ -50,8 +50,9 @@ _FARTHEST, _CHANNELS = 3, 4
 #: Warps of a block; parts of rows that are so many that a thread does several rows, and how many: of bytes more, for
 #: there it is arithmetic that takes the time, of which then less is done twice.
 _WARPS, _BUSY, _ROWS = 4, 1 << 20, (10, 20)
-#: Warps of a block, and rows a thread, of windows that are gone through element by element.
-_FAR_WARPS, _FAR_ROWS = 8, 8
+#: Warps of a block, and rows a thread, of windows that are gone through element by element; elements of an image from
+#: which a thread does several rows.
+_FAR_WARPS, _FAR_ROWS, _FAR_BUSY = 8, 8, 1 << 17
 #: Of a thread the turns through the window's rows, and elements; warps of a block.
 _NEAR = Choice(
     "filter in registers", {"turns": (1, 2, 3, 4, 6, 10, 20), "warps": (1, 2, 4, 8), "elements": (1, 2, 4, 8, 16)}
@@ -212,7 +213,9 @@ def number_type(dtype: np.dtype, whole_numbers: bool = False) -> str:
     return "double" if dtype.itemsize == 8 else "float"
 
 
-def near_pass(pixels: Pixels, result: np.dtype, window: str, weights: Any, high: int, most: int = 8) -> Pass:
+def near_pass(
+    pixels: Pixels, result: np.dtype, window: str, weights: Any, high: int, most: int = 8, turns: int = 0
+) -> Pass:
     """Return the launch of a window that fits in registers.
 
     Parameters
@@ -227,12 +230,14 @@ def near_pass(pixels: Pixels, result: np.dtype, window: str, weights: Any, high:
         Number of rows of the window.
     most : int
         Greatest number of elements of one thread in a row.
+    turns : int
+        Rows of one thread of large images, in rows of the window, or 0 for the dtype's number of rows.
     """
     images, (mode, fill) = pixels.images, pixels.border
     width = images.width * images.channels
     wide = max(pixels.dtype.itemsize, result.itemsize)
     thread_elements = min(most, 16 // wide)
-    turns = max(_ROWS[wide == 1] if images.size >= _BUSY * thread_elements else 0, high) // high
+    turns = (turns or max(1, _ROWS[wide == 1] // high)) if images.size >= _BUSY * thread_elements else 1
     form = f"{window.partition('<')[0].removeprefix('cudakit::')} of {high} rows, {pixels.dtype}, {images.channels}"
     turns, warps, thread_elements = _NEAR.point(
         form,
@@ -243,7 +248,7 @@ def near_pass(pixels: Pixels, result: np.dtype, window: str, weights: Any, high:
     )
     aligned = width % thread_elements == 0 and pixels.alignment >= thread_elements * wide
     if not aligned:
-        thread_elements = min(thread_elements, 4)
+        thread_elements, turns = (min(thread_elements, 8), 1) if wide == 1 else (min(thread_elements, 4), turns)
     rows = turns * high
     across, down = -(-width // (32 * thread_elements)), -(-images.height // (warps * rows))
     types = spelling(pixels.dtype), spelling(result), window
@@ -265,12 +270,12 @@ def far_pass(
     combines the elements of the window. The kernel also takes `scale`.
     """
     batch, height, width, channels = pixels.images
-    number = number_type(pixels.dtype, weights is None)
+    number = number_type(pixels.dtype, fold.startswith("cudakit::chosen"))
     rows, warps = _FAR.point(
         f"{fold.removeprefix('cudakit::')} of {size[0]} × {size[1]}, {pixels.dtype}",
         pixels.images.size,
         pixels.device,
-        (_FAR_ROWS if size[0] > 1 else 1, _FAR_WARPS),
+        (_FAR_ROWS if size[0] > 1 and pixels.images.size >= _FAR_BUSY else 1, _FAR_WARPS),
     )
     kernel = Kernel.from_template("window/any")[spelling(pixels.dtype), spelling(result), number, fold, rows]
     numbers = height, width, channels, *size, *pixels.border, scale
@@ -556,6 +561,10 @@ def _smoothing(op: str, weights: tuple[tuple[float, ...], ...], scale: float, pi
     number = number_type(dtype)
     if is_near(images, size, pixels.border[0]):
         down, right = weights
+        if dtype == _UINT8 and (halves := _in_halves(down, right)):
+            weights_record, is_box = halves
+            window = f"cudakit::halves<{size[0] // 2}, {size[1] // 2}, {images.channels}, {str(is_box).lower()}>"
+            return (near_pass(pixels, dtype, window, weights_record, size[0], 16, 2),)
         word_dtype: Any = np.float64 if number == "double" else np.float32
         words = np.zeros((4, 12), np.uint8)
         if dtype == _UINT8:
@@ -569,10 +578,33 @@ def _smoothing(op: str, weights: tuple[tuple[float, ...], ...], scale: float, pi
         return (near_pass(pixels, dtype, window, record, size[0]),)
     between = np.dtype(np.float64) if number == "double" else _FLOAT32
     columns, rows = (np.array([*half[:0:-1], *half], between) for half in (weights[1], weights[0]))
+    # Outside there are sums, too.
+    mode, fill = pixels.border
+    sums = pixels._replace(dtype=between, border=(mode, fill * float(columns.sum())))
+    if all(set(half) == {1.0} for half in weights):
+        return (
+            far_pass(pixels, between, "cudakit::added", None, (1, size[1])),
+            far_pass(sums, dtype, "cudakit::added", None, (size[0], 1), scale),
+        )
     return (
         far_pass(pixels, between, "cudakit::summed", columns, (1, size[1])),
-        far_pass(pixels._replace(dtype=between), dtype, "cudakit::summed", rows, (size[0], 1), scale),
+        far_pass(sums, dtype, "cudakit::summed", rows, (size[0], 1), scale),
     )
+
+
+def _in_halves(down: tuple[float, ...], right: tuple[float, ...]) -> tuple[Any, bool] | None:
+    """Return weights of the window ``halves`` for bytes, or None where its sums need more than 16 bits.
+
+    `down` and `right` are weights from the middle of the window outward, in whole numbers. The blur divides by the
+    product of their sums. The truth value says whether all weights are 1.
+    """
+    y, x = (np.array(half).astype(int) // np.gcd.reduce(np.array(half).astype(int)) for half in (down, right))
+    total = int((2 * y.sum() - y[0]) * (2 * x.sum() - x[0]))
+    is_box = bool((y == 1).all() and (x == 1).all())
+    if total > 257 or not (is_box or 256 % total == 0):
+        return None
+    fields = [("y", np.uint32, (len(y),)), ("x", np.uint32, (len(x),)), ("scale", np.uint32)]
+    return np.array((y * (1 if is_box else 256 // total), x, round(2**24 / total)), fields)[()], is_box
 
 
 @planned(1024)
@@ -580,7 +612,10 @@ def _sobel(axis: int | None, pixels: Pixels) -> tuple[Pass, ...]:
     check_window("sobel", pixels.images, (3, 3))
     dtype = pixels.dtype
     result, along = (dtype, 2) if axis is None else (_DERIVATIVES.get(dtype, dtype), axis)
-    window = f"cudakit::gradient<{number_type(dtype, True)}, {along}, {pixels.images.channels}>"
+    channels = pixels.images.channels
+    if dtype == result == _UINT8:
+        return (near_pass(pixels, result, f"cudakit::gradient_halves<{channels}>", NO_WEIGHTS, 3, 16, 2),)
+    window = f"cudakit::gradient<{number_type(dtype, True)}, {along}, {channels}>"
     return (near_pass(pixels, result, window, NO_WEIGHTS, 3),)
 
 

@@ -26,8 +26,9 @@ _METHODS = {"linear": True, "nearest": False}
 #: By bytes of an element, 4 where not told, as an H200 was fastest: rows that a thread reads at once, its rows of twice
 #: the size, and bytes that it writes side by side.
 _TOGETHER, _TWICE, _BYTES = {1: 1, 2: 1, 4: 2}, {1: 2, 2: 4, 4: 2}, {1: 8, 2: 8, 4: 16}
-#: Warps of a block; rows of a thread; rows of a thread of `warped`; threads of a block of the other kernels.
-_WARPS, _ROWS, _FEW_ROWS, _BLOCK = 4, 8, 4, 256
+#: Warps of a block; rows of a thread; rows of a thread of `warped`, and lanes of a warp that are neighbours; threads of
+#: a block of the other kernels.
+_WARPS, _ROWS, _FEW_ROWS, _ACROSS, _BLOCK = 4, 8, 4, 16, 256
 
 
 @repeated("out")
@@ -233,8 +234,21 @@ def _warped(
 ) -> Job:
     # Places of float images have 24 bits of a part, and 27 before it.
     number = number_type(dtype) if max(images.height, images.width) < 1 << 26 else "double"
-    kernel = Kernel.from_template("sample/warped")[spelling(dtype), number, linear, _FEW_ROWS]
-    tiles = images.batch * -(-columns * images.channels // 32) * -(-rows // (_WARPS * _FEW_ROWS))
+    xs, ys = np.meshgrid((0, columns), (0, rows))
+    is_near = bool((np.abs([back[k] * xs + back[k + 1] * ys + back[k + 2] for k in (0, 3)]) < (1 << 26) - 1).all())
+    most = max(images.height * images.width, rows * columns) * images.channels
+    kernel = Kernel.from_template("sample/warped")[
+        spelling(dtype),
+        number,
+        "unsigned" if most < 2**32 else "long long",
+        linear,
+        _FEW_ROWS,
+        _ACROSS,
+        int(images.channels == 1),
+        is_near,
+    ]
+    high = _WARPS * _FEW_ROWS * 32 // _ACROSS
+    tiles = images.batch * -(-columns * images.channels // _ACROSS) * -(-rows // high)
     matrix = np.array((back,), [("all", np.float64, (6,))])[()]
     numbers = images.height, images.width, rows, columns, images.channels, *border, matrix
     return Job((), (), kernel, config(tiles, (32, _WARPS)), numbers=numbers)
@@ -292,7 +306,7 @@ def rgb_to_gray(image: Any, axis: int = -1, *, out: Any = None, stream: Any = No
     to = target(op, place, out, shape, x.dtype, x, contiguous=True)
     pixels = prod(shape)
     if pixels:
-        launch = config(-(-pixels // (4 * _BLOCK)), _BLOCK)
+        launch = config(-(-pixels * x.itemsize // (16 * _BLOCK)), _BLOCK)
         place.launch(_kernel("image/gray", spelling(x.dtype)), launch, x, to.written, pixels)
     return delivered(place, to)
 

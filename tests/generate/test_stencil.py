@@ -124,6 +124,20 @@ def test_27_points(stream: Any, xp: Any, mode: str) -> None:
         close(mean(xp.asarray(x), stream=stream), want.astype("f4"), 30)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["f2", "f8"])
+def test_27_points_of_windows_that_move_down(stream: Any, xp: Any, dtype: str) -> None:
+    terms = " + ".join(f"u({dz}, {dy}, {dx})" for dz, dy, dx in product((-1, 0, 1), repeat=3))
+    mean = ck.stencil("T out", f"({terms}) / 27", "T u", mode=("wrap", "constant", "mirror"), cval=2)
+    for shape in ((2, 3, 8), (11, 5, 40), (12, 3, 5), (26, 2, 16)):  # turns of three planes, threads of twelve
+        x = random(*shape).astype(dtype)
+        found = np.pad(x.astype("f8"), ((1, 1), (0, 0), (0, 0)), "wrap")
+        found = np.pad(found, ((0, 0), (1, 1), (0, 0)), constant_values=2)
+        found = np.pad(found, ((0, 0), (0, 0), (1, 1)), "reflect")
+        want = np.lib.stride_tricks.sliding_window_view(found, (3, 3, 3)).mean((3, 4, 5))
+        close(mean(xp.asarray(x), stream=stream), want.astype(dtype), 30)
+
+
 def test_modes_of_each_axis(stream: Any, xp: Any) -> None:
     x = random(12, 20)
     both = ck.stencil("float out", "u(-2, 0) + 10 * u(0, 3)", mode=("constant", "wrap"), cval=2)

@@ -224,10 +224,55 @@ def test_as_many_rows_a_thread_as_of_large_images(
     stream: Any, xp: Any, monkeypatch: pytest.MonkeyPatch, dtype: str
 ) -> None:
     monkeypatch.setattr("cudakit.ops.filters._BUSY", 0)
-    host = some((173, 1072), dtype)
-    for name in ("gaussian", "length", "right", "median"):
-        own, scipys = next(calls for each, *calls in filters("reflect", 0) if each == name)
-        close(own(xp.asarray(host), stream=stream), scipys(host.astype("f8")))
+    # Rows that begin at whole words, and rows that begin anywhere.
+    for shape in ((173, 1072), (37, 1131)):
+        host = some(shape, dtype)
+        for name in ("gaussian", "length", "right", "median"):
+            own, scipys = next(calls for each, *calls in filters("reflect", 0) if each == name)
+            close(own(xp.asarray(host), stream=stream), scipys(host.astype("f8")))
+
+
+@pytest.mark.slow
+def test_bytes_of_views_that_begin_anywhere(stream: Any, xp: Any) -> None:
+    host = some((11, 301), "u1")
+    want = ndimage.correlate(host.astype("f8"), np.outer([1, 4, 6, 4, 1], [1, 4, 6, 4, 1]) / 256)
+    for skipped, before in ((1, 3), (2, 2), (3, 1)):
+        x, out = (xp.zeros(host.size + 8, "u1") for _ in range(2))
+        x[skipped : skipped + host.size] = xp.asarray(host.ravel())
+        inside = out[before : before + host.size].reshape(host.shape)
+        ops.gaussian_blur(x[skipped : skipped + host.size].reshape(host.shape), 5, out=inside, stream=stream)
+        close(inside, want)
+        assert not to_host(out[:before]).any()
+        assert not to_host(out[before + host.size :]).any()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [(3, 1), (1, 5), (5, 3), (7, 7), (5, 7)])
+def test_blurs_of_bytes_are_rounded_from_exact_sums(stream: Any, xp: Any, size: tuple[int, int]) -> None:
+    host = some((23, 96), "u1")
+    host[:9, :40], host[12:, :40] = 255, 0
+    x = xp.asarray(host)
+    weights = {1: [1], 3: [1, 2, 1], 5: [1, 4, 6, 4, 1]}
+    close(ops.box_blur(x, size, stream=stream), ndimage.correlate(host.astype("f8"), np.ones(size)) / np.prod(size))
+    if max(size) < 7:
+        window = np.outer(weights[size[0]], weights[size[1]])
+        want = ndimage.correlate(host.astype("f8"), window) / window.sum()
+        np.testing.assert_array_equal(to_host(ops.gaussian_blur(x, size, stream=stream)), np.floor(want + 0.5))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [1, 0])
+@pytest.mark.parametrize("dtype", ["u1", "f4"])
+def test_wide_means(stream: Any, xp: Any, monkeypatch: pytest.MonkeyPatch, dtype: str, rows: int) -> None:
+    monkeypatch.setattr("cudakit.ops.filters._FAR_BUSY", rows << 20)
+    host = some((31, 37), dtype)
+    for mode in MODES:
+        got = ops.box_blur(xp.asarray(host), (31, 9), mode=mode, value=3, stream=stream)
+        close(got, ndimage.uniform_filter(host.astype("f8"), (31, 9), mode=mode, cval=3), 0.01)
+        got = ops.gaussian_blur(xp.asarray(host), (9, 9), 1.5, mode=mode, value=50, stream=stream)
+        weights = np.exp(-0.5 * (np.arange(-4, 5) / 1.5) ** 2)
+        want = ndimage.correlate(host.astype("f8"), np.outer(weights, weights) / weights.sum() ** 2, mode=mode, cval=50)
+        close(got, want, 2.0)
 
 
 def test_outputs(stream: Any, xp: Any) -> None:

@@ -13,6 +13,23 @@ struct row_part {
     pack<T, COUNT> own;
     T left[PAD == 0 ? 1 : PAD], right[PAD == 0 ? 1 : PAD];
 
+    /// Bytes as words of four: those of `own`, and as many on each side as have PAD more, of which others are 0.
+    template <int WORDS>
+    __device__ __forceinline__ void words(unsigned (&words)[WORDS]) const {
+        static_assert(sizeof(T) == 1 && COUNT % 4 == 0, "words of four bytes");
+        constexpr int BEFORE = (PAD + 3) / 4, AFTER = BEFORE + COUNT / 4;
+        static_assert(WORDS == BEFORE + AFTER, "as many words on both sides");
+#pragma unroll
+        for (int k = 0; k < BEFORE; ++k) words[k] = words[AFTER + k] = 0;
+        memcpy(words + BEFORE, &own, COUNT);
+#pragma unroll
+        for (int k = 0; k < PAD; ++k) {
+            const int at = 4 * BEFORE - PAD + k;
+            words[at / 4] |= static_cast<unsigned>(left[k]) << at % 4 * 8;
+            words[AFTER + k / 4] |= static_cast<unsigned>(right[k]) << k % 4 * 8;
+        }
+    }
+
     /// Its elements as numbers, from −PAD on.
     template <typename V>
     __device__ __forceinline__ void numbers(V (&values)[COUNT + 2 * PAD]) const {
@@ -59,13 +76,8 @@ struct smooth {
         if constexpr (sizeof(T) == 1 && C == 1 && HX >= 1 && HX <= 3 && COUNT % 4 == 0) {
             // Four pixels a word: one instruction multiplies and adds four of them. Words are taken as they lie, and the weights
             // shifted.
-            unsigned words[COUNT / 4 + 2] = {};
-            memcpy(words + 1, &row.own, COUNT);
-#pragma unroll
-            for (int k = 0; k < PAD; ++k) {
-                words[0] |= static_cast<unsigned>(row.left[k]) << 8 * (4 - PAD + k);
-                words[COUNT / 4 + 1] |= static_cast<unsigned>(row.right[k]) << 8 * k;
-            }
+            unsigned words[COUNT / 4 + 2];
+            row.words(words);
 #pragma unroll
             for (int k = 0; k < COUNT; ++k) {
                 const int first = 4 + k - HX;
@@ -110,6 +122,85 @@ struct smooth {
         } else if constexpr (IS_WHOLE) {
 #pragma unroll
             for (int k = 0; k < COUNT; ++k) found.values[k] = static_cast<R>(sums[k] >> 24);
+        }
+        return found;
+    }
+};
+
+/// Bytes of words as pairs of 16 bits: i and i + 2, with `upper` as the upper byte of both.
+template <int WORDS>
+struct byte_pairs {
+    unsigned parts[WORDS][2];
+
+    __device__ __forceinline__ byte_pairs(const unsigned (&words)[WORDS], unsigned upper) {
+#pragma unroll
+        for (int k = 0; k < WORDS; ++k) {
+            parts[k][0] = __byte_perm(words[k], upper, 0x4240);
+            parts[k][1] = __byte_perm(words[k], upper, 0x4341);
+        }
+    }
+    __device__ __forceinline__ unsigned operator()(int i) const {
+        const unsigned from = parts[i / 4][i % 2];
+        return i % 4 < 2 ? from : __funnelshift_r(from, parts[i / 4 + 1][i % 2], 16);
+    }
+};
+
+/// `smooth` of bytes whose whole weights add up to 257 at most: two sums of 16 bits a word, which one instruction adds or multiplies.
+/// They add up to 256, and the upper byte of a sum is the result. BOX: all are 1, and weights.scale is 2^24 by their number.
+template <int HY, int HX, int C, bool BOX>
+struct halves {
+    static constexpr int DOWN = HY, RIGHT = HX;
+    /// Of four neighbours the first and the third, then the second and the fourth.
+    template <int COUNT>
+    struct line {
+        unsigned sums[COUNT / 2];
+    };
+    template <typename Weights>
+    static __device__ unsigned weight(const Weights& weights, int k) {
+        return BOX ? 1 : weights[k];
+    }
+
+    template <typename T, int COUNT, int PAD, typename Weights>
+    static __device__ line<COUNT> along(const row_part<T, COUNT, PAD>& row, const Weights& weights) {
+        static_assert(sizeof(T) == 1 && COUNT % 4 == 0, "words of four pixels");
+        constexpr int BEFORE = (PAD + 3) / 4, WORDS = 2 * BEFORE + COUNT / 4;
+        unsigned words[WORDS];
+        row.words(words);
+        const byte_pairs<WORDS> pair(words, 0);
+        line<COUNT> found;
+#pragma unroll
+        for (int k = 0; k < COUNT / 2; ++k) {
+            const int own = 4 * BEFORE + k / 2 * 4 + k % 2;
+            unsigned sum = weight(weights.x, 0) * pair(own);
+#pragma unroll
+            for (int i = 1; i <= HX; ++i) sum += weight(weights.x, i) * (pair(own - i * C) + pair(own + i * C));
+            found.sums[k] = sum;
+        }
+        return found;
+    }
+    template <typename R, int COUNT, typename Lines, typename Weights>
+    static __device__ pack<R, COUNT> across(const Lines& lines, const Weights& weights) {
+        pack<R, COUNT> found;
+#pragma unroll
+        for (int word = 0; word < COUNT / 4; ++word) {
+            unsigned sums[2];
+#pragma unroll
+            for (int k = 0; k < 2; ++k) {
+                sums[k] = weight(weights.y, 0) * lines[HY].sums[2 * word + k] + (BOX ? 0 : 0x00800080);
+#pragma unroll
+                for (int j = 1; j <= HY; ++j)
+                    sums[k] += weight(weights.y, j) * (lines[HY - j].sums[2 * word + k] + lines[HY + j].sums[2 * word + k]);
+            }
+            unsigned bytes;
+            if constexpr (!BOX) {
+                bytes = __byte_perm(sums[0], sums[1], 0x7351);
+            } else {
+                const auto mean = [&](unsigned sum) { return weights.scale * sum + (1u << 23); };
+                const unsigned low = __byte_perm(mean(sums[0] & 0xffff), mean(sums[1] & 0xffff), 0x0073);
+                const unsigned high = __byte_perm(mean(sums[0] >> 16), mean(sums[1] >> 16), 0x0073);
+                bytes = __byte_perm(low, high, 0x5410);
+            }
+            memcpy(found.values + 4 * word, &bytes, 4);
         }
         return found;
     }
@@ -257,12 +348,6 @@ struct gradient {
                 found.values[k] = as<R>(y);
             } else if constexpr (AXIS == 1) {
                 found.values[k] = as<R>(x);
-            } else if constexpr (sizeof(R) == 1) {
-                // No square root of an integer lies so near to a half that this one would be on its other side.
-                float length;
-                asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(length) : "f"(static_cast<float>(x * x + y * y)));
-                // Added to 2^23 it is rounded, and the last byte is the number.
-                found.values[k] = static_cast<R>(__float_as_uint(min(length, 255.0f) + 8388608.0f));
             } else if constexpr (V(1) / V(2) == V(0)) {
                 const float u = x, v = y;
                 found.values[k] = pixel<R>(sqrt(u * u + v * v));
@@ -271,6 +356,90 @@ struct gradient {
             }
         }
         return found;
+    }
+};
+
+namespace detail {
+// Two numbers of 16 bits, as <cuda_fp16.h> computes them, which takes longer to compile than all of this.
+__device__ inline unsigned plus(unsigned a, unsigned b) {
+    asm("add.f16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
+    return a;
+}
+__device__ inline unsigned minus(unsigned a, unsigned b) {
+    asm("sub.f16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
+    return a;
+}
+/// a + 2 b + c.
+__device__ inline unsigned weighed_121(unsigned a, unsigned b, unsigned c) {
+    asm("fma.rn.f16x2 %0, %1, %2, %0;" : "+r"(a) : "r"(b), "r"(0x40004000));
+    return plus(a, c);
+}
+__device__ inline float2 floats(unsigned halves) {
+    float2 result;
+    asm("{.reg .f16 low, high; mov.b32 {low, high}, %2; cvt.f32.f16 %0, low; cvt.f32.f16 %1, high;}"
+        : "=f"(result.x), "=f"(result.y)
+        : "r"(halves));
+    return result;
+}
+}  // namespace detail
+
+/// The length of Sobel's gradient of bytes: derivatives of two pixels a word, as float16, which has whole numbers up to 2048.
+template <int C>
+struct gradient_halves {
+    static constexpr int DOWN = 1, RIGHT = 1;
+    /// Of four neighbours the first and the third, then the second and the fourth.
+    template <int COUNT>
+    struct line {
+        unsigned differences[COUNT / 2], sums[COUNT / 2];
+    };
+
+    template <typename T, int COUNT, int PAD, typename Weights>
+    static __device__ line<COUNT> along(const row_part<T, COUNT, PAD>& row, const Weights&) {
+        static_assert(sizeof(T) == 1 && COUNT % 4 == 0, "words of four pixels");
+        constexpr int BEFORE = (PAD + 3) / 4, WORDS = 2 * BEFORE + COUNT / 4;
+        unsigned words[WORDS];
+        row.words(words);
+        // 0x64 before a byte: 1024 and the byte, as float16.
+        const byte_pairs<WORDS> pair(words, 0x64);
+        const auto pixels = [&](int i) { return detail::minus(pair(i), 0x64006400); };
+        line<COUNT> found;
+#pragma unroll
+        for (int k = 0; k < COUNT / 2; ++k) {
+            const int own = 4 * BEFORE + k / 2 * 4 + k % 2;
+            const unsigned left = pixels(own - C), right = pixels(own + C);
+            found.differences[k] = detail::minus(right, left);
+            found.sums[k] = detail::weighed_121(left, pixels(own), right);
+        }
+        return found;
+    }
+    template <typename R, int COUNT, typename Lines, typename Weights>
+    static __device__ pack<R, COUNT> across(const Lines& lines, const Weights&) {
+        pack<R, COUNT> found;
+#pragma unroll
+        for (int word = 0; word < COUNT / 4; ++word) {
+            unsigned bits[4];
+#pragma unroll
+            for (int k = 0; k < 2; ++k) {
+                const int at = 2 * word + k;
+                const auto differences = [&](int row) { return lines[row].differences[at]; };
+                const float2 x = detail::floats(detail::weighed_121(differences(0), differences(1), differences(2)));
+                const float2 y = detail::floats(detail::minus(lines[2].sums[at], lines[0].sums[at]));
+                bits[k] = root(x.x * x.x + y.x * y.x);
+                bits[k + 2] = root(x.y * x.y + y.y * y.y);
+            }
+            const unsigned low = __byte_perm(bits[0], bits[1], 0x0040), high = __byte_perm(bits[2], bits[3], 0x0040);
+            const unsigned bytes = __byte_perm(low, high, 0x5410);
+            memcpy(found.values + 4 * word, &bytes, 4);
+        }
+        return found;
+    }
+    /// The root to the nearest, 255 at most, in the last byte.
+    static __device__ unsigned root(float square) {
+        // No square root of an integer lies so near to a half that this one would be on its other side.
+        float length;
+        asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(length) : "f"(square));
+        // Added to 2^23 it is rounded, and the last byte is the number.
+        return __float_as_uint(min(length, 255.0f) + 8388608.0f);
     }
 };
 

@@ -69,11 +69,16 @@ struct stencil_cells {
     }
 };
 
-/// What a thread's cells see of an input: V, at most HZ, HY and HX away. What is not looked at is not loaded.
+/// What a thread's cells see of an input: V, at most HZ, HY and HX away. What is not looked at is not loaded. Of all PLANES, or,
+/// where a turn of the kernel's loop does fewer, of the planes around one, which move: then registers are those of few planes.
 template <
-    typename V, int ZBORDER, int YBORDER, int XBORDER, int HZ, int HY, int HX, int COUNT, int ROWS, int PLANES, typename Index>
+    typename V, int ZBORDER, int YBORDER, int XBORDER, int HZ, int HY, int HX, int COUNT, int ROWS, int PLANES, int TURN,
+    typename Index>
 struct stencil_window {
-    V values[PLANES + 2 * HZ][ROWS + 2 * HY][COUNT + 2 * HX];
+    static constexpr bool IS_WHOLE = PLANES == TURN;
+    static constexpr int HELD = IS_WHOLE ? PLANES + 2 * HZ : 2 * HZ + 1;
+    static_assert(IS_WHOLE || TURN % HELD == 0, "where a plane is held is known for each plane of a turn");
+    V values[HELD][ROWS + 2 * HY][COUNT + 2 * HX];
     /// Where the rows begin in a plane, and how far from a thread's first cell what is beside its own lies: −1 and `NOWHERE`
     /// beyond a border that is constant.
     Index rows[ROWS + 2 * HY], beside[2 * HX + 1];
@@ -93,7 +98,12 @@ struct stencil_window {
         }
         // All at once: so many loads are on their way together.
 #pragma unroll
-        for (int i = 0; i < PLANES + 2 * HZ; ++i) load(values[i], from, cells, cells.z + i - HZ, constant);
+        for (int i = 0; i < (IS_WHOLE ? HELD : 2 * HZ); ++i) load(values[i], from, cells, cells.z + i - HZ, constant);
+    }
+    /// Go on to the next plane of cells, which is the kth of a turn.
+    template <typename S, typename Cells>
+    __device__ __forceinline__ void move(const S* from, const Cells& cells, int plane, int k, const V& constant) {
+        if constexpr (!IS_WHOLE) load(values[(k + 2 * HZ) % HELD], from, cells, cells.z + plane + HZ, constant);
     }
     /// Where in a row of values the kth is that the thread has not as a cell of its own.
     static __device__ constexpr int at(int k) { return k < HX ? k : COUNT + k; }
@@ -130,7 +140,7 @@ struct stencil_window {
         __device__ __forceinline__ V operator()(int dz, int dy, int dx) const {
             // Nothing is left of this where the offsets are constants. Behind the radius there is other memory.
             if (dz < -HZ || dz > HZ || dy < -HY || dy > HY || dx < -HX || dx > HX) __trap();
-            return window.values[plane + HZ + dz][row + HY + dy][column + HX + dx];
+            return window.values[(plane + HZ + dz) % HELD][row + HY + dy][column + HX + dx];
         }
         __device__ __forceinline__ V operator()(int dy, int dx) const { return (*this)(0, dy, dx); }
         __device__ __forceinline__ V operator()(int dx) const { return (*this)(0, 0, dx); }
