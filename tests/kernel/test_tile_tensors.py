@@ -198,6 +198,7 @@ def test_one_after_the_other(stream: Any, xp: Any) -> None:
     assert len(layouts) == len(given) - 1  # of slices too rows and pitches are multiples of 16 bytes
 
 
+@pytest.mark.filterwarnings("ignore:Setting the shape on a NumPy array:DeprecationWarning")  # from NumPy 2.5 on
 def test_the_same_object_lies_in_another_way(stream: Any, xp: Any) -> None:
     x, y = aligned(xp, (8, 32), "f4"), xp.zeros(256, "f4")
     x[...] = xp.arange(256, dtype="f4").reshape(8, 32)
