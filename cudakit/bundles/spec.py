@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from cudakit.errors import ArgumentError, CudakitError, shortened
 from cudakit.jit.source import source
 from cudakit.jit.source.source import Source
@@ -64,7 +66,7 @@ def read(path: Path) -> list[Instance]:
     for number, row in enumerate(rows):
         where = f"{path}: kernel {number + 1}"
         try:
-            instances += _instances(where, row, fields, path.resolve().parent)
+            instances += instances_of(where, row, fields, path.resolve().parent)
         except CudakitError as error:
             text = str(error)
             raise type(error)(text if text.startswith(where) else f"{where}: {text}") from error
@@ -81,7 +83,25 @@ def _check_names(where: str, fields: Mapping[str, Any], expected: Sequence[str])
         raise ArgumentError(f"{where} has {', '.join(unknown)}; the fields are {', '.join(expected)}")
 
 
-def _instances(where: str, row: Any, common: Mapping[str, Any], folder: Path) -> Iterator[Instance]:
+def instances_of(where: str, row: Any, common: Mapping[str, Any], folder: Path) -> Iterator[Instance]:
+    """Yield the instances of a row of kernels.
+
+    Parameters
+    ----------
+    where : str
+        Place of the row, for errors.
+    row : mapping or Kernel
+        The row.
+    common : mapping
+        Fields of the SPEC, which hold for all rows.
+    folder : pathlib.Path
+        Folder of the SPEC.
+
+    Raises
+    ------
+    CudakitError
+        If a field is wrong.
+    """
     if isinstance(row, Kernel):
         archs, ptx = _targets(where, common)
         yield Instance(_renamed(row, folder), (), archs, ptx)
@@ -178,11 +198,29 @@ def _arguments(where: str, row: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _type(value: Any) -> Any:
-    """Return a type of an argument: a dtype's name, ``""`` for none, a list of fields, or a dtype with a rank."""
+    """Return a type of an argument, as `Kernel.specialization` takes it.
+
+    A SPEC has a dtype's name, ``""`` for none, a dtype with a rank, the fields of a struct as pairs, or NumPy's table
+    of a struct's names, formats, offsets and size.
+    """
     if value == "" or value is None:
         return None
+    if isinstance(value, Mapping):
+        return _struct(value)
     if isinstance(value, Sequence) and not isinstance(value, str):
         if len(value) == 2 and isinstance(value[1], int):
             return (value[0], value[1])
         return [tuple(field) for field in value]
     return value
+
+
+def _struct(table: Mapping[str, Any]) -> np.dtype:
+    def of(field: Any) -> Any:
+        """Return the format of a field: a name, a struct, or a format and the shape of an array."""
+        if isinstance(field, Mapping):
+            return _struct(field)
+        return (of(field[0]), tuple(field[1])) if isinstance(field, list) else field
+
+    fields: Any = {**table, "formats": [of(field) for field in table["formats"]]}
+    dtype: np.dtype = np.dtype(fields)
+    return dtype

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from cudakit import reports, system
-from cudakit.cli import bundle, cache, completion, demo, info, kernels, programs, prove, supervised, tune
+from cudakit.cli import bundle, cache, completion, demo, info, kernels, programs, prove, record, supervised, tune
 from cudakit.cli.parsers import Parser, UsageError
 from cudakit.errors import CudakitError
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from cudakit.adapters.program import Program
 
 #: Modules of the commands, in the order of the help.
-_SUBJECTS: Final = (info, cache, bundle, kernels, programs, prove, tune, demo, completion)
-_TAKE_PROGRAMS: Final = ("check", "inspect", "debug", "prove")
+_SUBJECTS: Final = (info, cache, bundle, record, kernels, programs, prove, tune, demo, completion)
+_TAKE_PROGRAMS: Final = ("check", "inspect", "debug", "prove", "record")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

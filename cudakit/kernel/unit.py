@@ -20,6 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from cudakit.errors import ArgumentError, CompileError
+from cudakit.jit.bundle.used import note
 from cudakit.jit.cache.stages import compiled_of, complete_parameters, declarations_of
 from cudakit.jit.launch.code_place import CodePlace, Ready
 from cudakit.jit.load.image import Image, Variables
@@ -177,6 +178,7 @@ class Unit:
                 code, compiled = image.code(specialization)
                 parameters = complete_parameters(specialization, compiled, self.declarations, evidence, book)
                 ready = image.ready[specialization] = image.load(specialization, code, parameters)
+                note(specialization, evidence)
                 if image.variables().names():
                     _units.lasting.add(self)
             return ready

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, NamedTuple, Self, TypeAlias
+from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 from cudakit.errors import ArgumentError, shortened
 from cudakit.jit.bundle.file import BundleFile
+from cudakit.types.arguments import Evidence
 from cudakit.types.checked import is_one_of, path_of
 
 #: What happens to kernels that no bundle has: they are refused, or compiled.
@@ -94,9 +97,10 @@ def in_use(own: str | None, imported: BundleFile | None = None) -> InUse:
     Raises
     ------
     ArgumentError
-        If there is no bundle at the path, or a damaged one.
+        If the file at the path is no bundle, or a damaged one.
     """
-    files = [*([] if own is None else [opened(own)]), *(bundle.file for bundle in _used)]
+    # A package's checkout, in which no bundle was built, compiles its kernels.
+    files = [*([opened(own)] if own is not None and os.path.exists(own) else []), *(bundle.file for bundle in _used)]
     files += [] if imported is None else [imported]
     return InUse(tuple(files), any(bundle.compile == "never" for bundle in _used))
 
@@ -115,5 +119,38 @@ def _opened(path: str, mark: tuple[int, ...]) -> BundleFile:
     return BundleFile(path)
 
 
+class Use(NamedTuple):
+    """A kernel that was loaded: its specialization, and the types of the arguments that led to it.
+
+    Attributes
+    ----------
+    specialization : Specialization
+        The kernel with template arguments and options.
+    evidence : tuple of Evidence
+        Types of the arguments.
+    """
+
+    specialization: Any
+    evidence: tuple[Evidence, ...]
+
+
+@contextlib.contextmanager
+def recording() -> Iterator[list[Use]]:
+    """Record the kernels that are loaded in the block, in all threads."""
+    uses: list[Use] = []
+    _recordings.append(uses)
+    try:
+        yield uses
+    finally:
+        _recordings.remove(uses)
+
+
+def note(specialization: Any, evidence: tuple[Evidence, ...]) -> None:
+    """Report a kernel that was loaded to the open recordings."""
+    for uses in _recordings:
+        uses.append(Use(specialization, evidence))
+
+
+_recordings: list[list[Use]] = []
 #: The bundles of `use_bundle`, the last one first.
 _used: list[Bundle] = []

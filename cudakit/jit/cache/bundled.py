@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ from cudakit.errors import ArgumentError, CacheWarning, CompileError
 from cudakit.jit.bundle.file import CODE, SIGNATURE, BundleFile, Entry, write
 from cudakit.jit.bundle.used import InUse
 from cudakit.jit.compile.compiled import Compiled, Promise
+from cudakit.jit.source import headers
 from cudakit.jit.source.closure import NOTHING_READ, Closure
 from cudakit.jit.specialise.options import Target
 from cudakit.jit.specialise.specialise import Specialization
@@ -193,21 +195,20 @@ def _miss(specialization: Specialization, bundles: InUse, changed: list[str]) ->
 
 def line_of(specialization: Specialization) -> str:
     """Return the line of a SPEC in TOML that adds a specialization to a bundle."""
-    fields = {"file": Path(specialization.source.name).name, "name": specialization.kernel}
+    origin = specialization.source
+    of_template = origin.folder is not None and origin.folder == headers.templates_folder()
+    field = "text" if origin.folder is None else "template" if of_template else "file"
+    value = {"text": "…", "template": Path(origin.name).stem, "file": Path(origin.name).name}[field]
+    fields: dict[str, Any] = {field: value, "name": specialization.kernel}
     if specialization.template_arguments:
-        fields["arguments"] = [dict(specialization.template_arguments)]  # type: ignore[assignment]
-    return _toml(fields) + ","
+        fields["arguments"] = [dict(specialization.template_arguments)]
+    return f"{in_toml(fields)},"
 
 
-def _toml(value: Any) -> str:
+def in_toml(value: Any) -> str:
+    """Return a value in one line of TOML."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{name} = {_toml(item)}" for name, item in value.items()) + "}"
+        return "{" + ", ".join(f"{name} = {in_toml(item)}" for name, item in value.items()) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int):
-        return str(value)
-    import json
-
-    return json.dumps(str(value))
+        return "[" + ", ".join(map(in_toml, value)) + "]"
+    return json.dumps(value)  # texts, numbers and truths are written alike

@@ -71,7 +71,7 @@ class CompileOptions:
         off too. Kernels of one source with different folders belong to different modules.
     bundle : path, optional
         Bundle of compiled kernels, whose code is used in place of compiling; see `use_bundle`. Kernels that it lacks
-        are compiled.
+        are compiled, and all of them if there is no such file.
     """
 
     std: str = "c++17"

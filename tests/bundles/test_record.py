@@ -1,0 +1,139 @@
+"""The SPEC of what a program used: it builds a bundle with which the program runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cudakit as ck
+from cudakit.bundles import spec
+from cudakit.bundles.build import build
+from cudakit.bundles.record import lacking, text_of
+from cudakit.jit.bundle.used import recording
+
+SCALE = """template <typename T>
+__global__ void scale(T* x, T by, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] *= by;
+}
+"""
+STRUCT = np.dtype([("by", "f4"), ("n", "i4"), ("more", "f4", (2,))])
+
+
+def used(folder: Path, stream: Any, xp: Any) -> Any:
+    """Run kernels of a file, a string, the package and an expression; return what they compute."""
+    scale = ck.Kernel.from_file(folder / "scale.cu")
+    x, y = xp.ones(4, "f4"), xp.ones(4)
+    for array in (x, y):
+        scale(stream, ck.cover(4), array, 2.0, 4)
+    first = ck.Kernel("template <typename T> __global__ void first(T p, float* x) { x[0] = p.by + p.more[1]; }")
+    first(stream, ck.config(1, 1), np.array((2, 4, (1, 3)), STRUCT)[()], x)
+    total = ck.ops.sum(x, stream=stream)
+    double = ck.elementwise("T x", "T y", "y = x * 2", name="doubled")(y, stream=stream)
+    stream.sync()
+    return [float(total), x.tolist(), double.tolist()]
+
+
+@pytest.mark.slow
+def test_a_recorded_spec_is_of_all_that_was_used(tmp_path: Path, stream: Any, xp: Any) -> None:
+    (tmp_path / "scale.cu").write_text(SCALE)
+    with recording() as uses:
+        expected = used(tmp_path, stream, xp)
+    text, left = text_of(uses, tmp_path, [])
+    assert left == []
+    rows = tomllib.loads(text)["kernels"]
+    assert rows[0] == {"file": "scale.cu", "name": "scale", "arguments": [{"T": "float"}, {"T": "double"}]}
+    assert [next(iter(row)) for row in rows] == ["file", "text", "template", "text"]
+    path = tmp_path / "kernels.toml"
+    path.write_text(text)
+    assert lacking(uses, path) == []
+    path.write_text(text.replace(', {T = "double"}', ""))
+    assert lacking(uses, path) == ['{file = "scale.cu", name = "scale", arguments = [{T = "double"}]}']
+    path.write_text(text)
+    build(path, tmp_path / "kernels.ckb")
+    with ck.use_bundle(tmp_path / "kernels.ckb", compile="never"):
+        assert used(tmp_path, stream, xp) == expected
+
+
+PROGRAM = """
+import sys
+import cudakit as ck
+stream = ck.stream()
+with ck.using(stream) as xp:
+    x = xp.ones(4, sys.argv[1])
+    ck.Kernel.from_file("scale.cu")(stream, ck.cover(4), x, 2.0, 4)
+print(sys.argv)
+sys.exit(int(sys.argv[2]))
+"""
+
+
+@pytest.mark.slow
+def test_the_command(tmp_path: Path) -> None:
+    (tmp_path / "scale.cu").write_text(SCALE)
+    (tmp_path / "app.py").write_text(PROGRAM)
+
+    def record(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-W", "ignore", "-m", "cudakit", "record", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+
+    ran = record("app.py", "--arch", "sm_80", "--arch", "sm_90", "--", "f4", "0")
+    assert (ran.returncode, ran.stdout) == (0, "['app.py', 'f4', '0']\n")
+    line = '{file = "scale.cu", name = "scale", arguments = [{T = "float"}]}'
+    assert (tmp_path / "kernels.toml").read_text() == f'archs = ["sm_80", "sm_90"]\nkernels = [\n  {line},\n]\n'
+    assert "has all" in record("--check", "kernels.toml", "--", "python", "app.py", "f4", "0").stderr
+    ran = record("--check", "kernels.toml", "app.py", "--", "f8", "0")
+    assert ran.returncode == 1
+    assert f"kernels.toml lacks  {line.replace('float', 'double')}" in ran.stderr
+    assert record("-o", "failed.toml", "app.py", "--", "f4", "7").returncode == 7
+    assert line in (tmp_path / "failed.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("kernels = []", "at least one"),
+        ("archs = 3\nkernels = [{}]", r"kernel 1: archs are names such as \[\"sm_80\", \"sm_90a\"\], got 3"),
+        ("kernel = []", "has kernel; the fields are archs, ptx, options, kernels"),
+        ("kernels = [{}]", "is for no arch"),
+        ('archs = ["sm_90"]\nkernels = [3]', "is a table"),
+        ('archs = ["sm_90"]\nkernels = [{file = "a.cu", text = "b"}]', "has one of file, template, text"),
+        ('archs = ["sm_90"]\nkernels = [{file = "absent.cu"}]', "kernel 1: cannot read the CUDA source"),
+        ('archs = ["sm_90"]\nkernels = [{file = "s.cu", nam = "k"}]', "has nam; the fields are file"),
+        ('archs = ["sm_90"]\nkernels = [{file = "s.cu", name = "k"}]', "no kernel 'k'"),
+        ('archs = ["sm_90"]\nkernels = [{file = "s.cu", name = 3}]', "name is one of scale, got 3"),
+        ('archs = ["sm_90"]\nkernels = [{file = "s.cu", arguments = "float"}]', "arguments are a list"),
+        ('archs = ["sm_90"]\nkernels = [{file = "s.cu", product = {T = "float"}}]', "product has a list"),
+        ('archs = ["sm_90"]\nkernels = [{file = "s.cu", arguments = [{U = "float"}]}]', "no template parameter"),
+        ('archs = ["sm_90"]\noptions = {fast = true}\nkernels = [{file = "s.cu"}]', "options has fast"),
+        ("kernels = [", "cannot be read"),
+    ],
+)
+def test_a_wrong_spec_says_where(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "s.cu").write_text(SCALE)
+    (tmp_path / "kernels.toml").write_text(text)
+    with pytest.raises(ck.CudakitError, match=message):
+        spec.read(tmp_path / "kernels.toml")
+
+
+def test_a_spec_in_python_takes_kernels_too(tmp_path: Path) -> None:
+    (tmp_path / "s.cu").write_text(SCALE)
+    (tmp_path / "kernels.py").write_text(
+        "from pathlib import Path\nimport cudakit as ck\narchs = ['sm_90a', 'sm_80']\n"
+        "scale = ck.Kernel.from_file(Path(__file__).parent / 's.cu', bundle='absent')\n"
+        "kernels = [scale['float'], {'file': 's.cu', 'product': {'T': ['int', 'double']}, 'ptx': []}]\n"
+    )
+    instances = spec.read(tmp_path / "kernels.py")
+    assert [(i.archs, i.ptx) for i in instances] == [
+        (("sm_90a", "sm_80"), ("sm_80",)),
+        *[(("sm_90a", "sm_80"), ())] * 2,
+    ]
+    made = [instance.kernel.specialization(arch="sm_90") for instance in instances]
+    assert [m.name_expression for m in made] == ["scale<float>", "scale<int>", "scale<double>"]
+    assert {m.source.name for m in made} == {"/dev/null/s.cu"}
+    assert {m.options.bundle for m in made} == {None}
