@@ -134,7 +134,7 @@ def test_the_command(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert f"Wrote 2 kernels to {spec.with_suffix('.ckb')}" in capsys.readouterr().out
     assert len(BundleFile(spec.with_suffix(".ckb"))) == 3
     spec.write_text("archs = []\n" + SPEC.partition("]")[2])
-    assert cli.main(["bundle", "build", str(spec)]) == 1
+    assert cli.main(["bundle", "build", str(spec)]) != 0
     assert "is for no arch" in capsys.readouterr().err
 
 
