@@ -75,7 +75,7 @@ def _row(use: Use, folder: Path) -> dict[str, Any] | None:
     # The name of a generated struct means nothing without the argument that has its fields.
     named = {name: text for name, text in bound.items() if _GENERATED not in text}
     types = {"types": [_type(evidence) for evidence in use.evidence]}
-    arguments, some = ({"arguments": [those]} if those else {} for those in (bound, named))
+    arguments, some = ({"arguments": [table]} if table else {} for table in (bound, named))
     for more in (arguments, types, {**some, **types}, {**arguments, **types}):
         if _is_of(row := {**fields, **more}, specialization, folder):
             return row
@@ -85,10 +85,10 @@ def _row(use: Use, folder: Path) -> dict[str, Any] | None:
 def _is_of(row: Mapping[str, Any], specialization: Specialization, folder: Path) -> bool:
     try:
         (instance,) = spec.instances_of("", row, {"ptx": specialization.arch}, folder)
-        made = instance.kernel.specialization(*instance.types, arch=specialization.arch, target=specialization.target)
+        own = instance.kernel.specialization(*instance.types, arch=specialization.arch, target=specialization.target)
     except (CudakitError, TypeError, ValueError):
         return False
-    return base_of(made) == base_of(specialization)
+    return base_of(own) == base_of(specialization)
 
 
 def _origin(origin: Source, folder: Path) -> dict[str, Any]:
