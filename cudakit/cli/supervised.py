@@ -128,7 +128,10 @@ def supervise(options: argparse.Namespace, words: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="cudakit") as name:
         folder = Path(name)
         with _started(folder, words, options.json) as (process, tree):
-            reached = _wait(process, tree, options)
+            try:
+                reached = _wait(process, tree, options)
+            except KeyboardInterrupt:
+                reached = "interrupt"
             if reached:
                 _ask_for_lines(process, folder / _LINES)
         status = process.returncode
@@ -270,6 +273,8 @@ def _state(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
 def _limit_problem(reached: str, options: argparse.Namespace, folder: Path, most: int) -> reports.Problem:
     details = Details().filled(_state(options, folder))
     running = f"; the kernel {details.kernel} was running" if details.kernel else ""
+    if reached == "interrupt":
+        return reports.problem_of(reached, f"the command was interrupted{running}", details)
     if reached == "time":
         text = f"the time limit of {options.time_limit:g} s was reached{running}"
         return reports.problem_of(reached, text, details._replace(expected=f"at most {options.time_limit:g} s"))
