@@ -95,7 +95,9 @@ def _table(outcomes: list[Outcome]) -> str:
         "date": time.strftime("%Y-%m-%d"),
         "driver": _driver(),
     }
-    rows = [json.dumps(outcome.to_dict(), ensure_ascii=False) for outcome in outcomes]
+    names = ("choice", "form", "size", "point", "µs", "ratio")
+    found = (outcome.to_dict() for outcome in outcomes)
+    rows = [json.dumps({name: row[name] for name in names}, ensure_ascii=False) for row in found]
     text = json.dumps(head, ensure_ascii=False)[:-1]
     return f'{text}, "rows": [\n' + ",\n".join(rows) + "\n]}\n"
 

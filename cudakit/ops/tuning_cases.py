@@ -78,12 +78,9 @@ def _cube(rng: np.random.Generator, dtype: str, size: int) -> list[np.ndarray]:
     return [numbers(rng, dtype, *[round(size ** (1 / 3))] * 2) for _ in range(2)]
 
 
-def _matrix_and_vector(by_columns: bool) -> Arrays:
-    def arrays(rng: np.random.Generator, dtype: str, size: int) -> list[np.ndarray]:
-        (a,) = _square(2)(rng, dtype, size)
-        return [np.asfortranarray(a) if by_columns else a, numbers(rng, dtype, a.shape[1])]
-
-    return arrays
+def _matrix_and_vector(rng: np.random.Generator, dtype: str, size: int) -> list[np.ndarray]:
+    (a,) = _square(2)(rng, dtype, size)
+    return [a, numbers(rng, dtype, a.shape[1])]
 
 
 def _heads(d: int) -> Arrays:
@@ -93,6 +90,10 @@ def _heads(d: int) -> Arrays:
 
 def _called(op: Callable[..., Any], **options: Any) -> Call:
     return lambda x, out, stream: op(*x, out=out, stream=stream, **options)
+
+
+def _by_columns(x: Sequence[Any], out: Any, stream: Any) -> Any:
+    return matvec(x[0].T, x[1], out=out, stream=stream)
 
 
 def _stepped(expression: str) -> Call:
@@ -134,8 +135,8 @@ CASES = (
     Case("argmax", _called(reduce.argmax, axis=1), _rows(4096), ("float32",), _SIZES),
     Case("argmax", _called(reduce.argmax, axis=1), _rows(256), ("float32",), _SIZES),
     Case("argmax", _called(reduce.argmax, axis=0), _columns(1024), ("float32",), _SIZES),
-    Case("matvec", _called(matvec), _matrix_and_vector(False), _FLOATS, _MANY),
-    Case("matvec", _called(matvec), _matrix_and_vector(True), _FLOATS, _MANY),
+    Case("matvec", _called(matvec), _matrix_and_vector, _FLOATS, _SIZES),
+    Case("matvec", _by_columns, _matrix_and_vector, _FLOATS, _MANY),
     Case("argsort", _called(argsort), _line, ("float32", "float64"), _MANY),
     Case("sobel", _called(sobel), _square(2), ("uint8", "float32"), _SIZES),
     Case("convolve2d", _called(convolve2d, kernel=np.ones((3, 3))), _square(2), ("uint8", "float32"), _SIZES),

@@ -223,6 +223,9 @@ class _Sent:
     def kernel(self, point: Point) -> Any:
         return self.rows[repr(point)][0]
 
+    def specializations(self, point: Point, stream: Any, arguments: Sequence[Any]) -> list[Any]:
+        return [self.kernel(point).specialization_of(stream, *arguments)]
+
     def config(self, point: Point, values: Mapping[str, Any]) -> Any:
         return self.rows[repr(point)][1]
 
