@@ -288,20 +288,20 @@ class Elsewhere:
 
     Attributes
     ----------
-    lanes : str
-        Place of the lanes, as bits, that meet the running ones from other places.
+    lanes : X or None
+        Lanes, as bits, that meet the running ones from other places; set where the code of such a place begins.
     met, released : str
         Places of all lanes that have met last, and of those among them that have not run since.
     """
 
-    lanes: str
+    lanes: X | None
     met: str
     released: str
 
     def __init__(self, b: Builder) -> None:
-        self._b, self._values = b, ""
-        self.lanes, self.met, self.released = (b.alloca(b.mask_type, stem) for stem in ("elsewhere", "met", "released"))
-        for place in (self.lanes, self.met, self.released):
+        self._b, self._values, self.lanes = b, "", None
+        self.met, self.released = b.alloca(b.mask_type, "met"), b.alloca(b.mask_type, "released")
+        for place in (self.met, self.released):
             b.starts.append(f"  store {constant(b.mask_type, 0)}, ptr {place}")
 
     def values(self, type_: str) -> str:

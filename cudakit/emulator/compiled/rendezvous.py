@@ -77,17 +77,18 @@ class Rendezvous:
         """Write code that takes the lanes that may go on at block `number`; return them, and those that stay."""
         instr, text = self._instructions[number], self._b.text
         elsewhere = self.elsewhere(instr)
-        if elsewhere is None and self._is_one_mask(instr):
-            return waiting, constant(waiting.type, 0)
-        lanes = self.ready(number, waiting)
-        stay = text.binary("xor", waiting, lanes)
-        if elsewhere is not None:
-            released = text.load(lanes.type, elsewhere.released)
-            others = text.binary("and", text.load(lanes.type, elsewhere.met), text.binary("xor", lanes, -1))
-            has_met = text.compare("ne", text.binary("and", released, lanes), 0)
-            text.store(text.select(has_met, others, constant(lanes.type, 0)), elsewhere.lanes)
-            text.store(text.binary("and", released, text.binary("xor", lanes, -1)), elsewhere.released)
-        return lanes, stay
+        # Lanes that name one mask go on all together, and this code is reached when lanes go on.
+        others = waiting if self._is_one_mask(instr) else self._converged(instr, waiting)
+        if elsewhere is None:
+            return others, text.binary("xor", waiting, others)
+        released = text.load(waiting.type, elsewhere.released)
+        first = text.binary("and", waiting, released)
+        has_met, none = text.compare("ne", first, 0), constant(waiting.type, 0)
+        lanes = text.select(has_met, first, others)
+        away = text.binary("and", text.load(lanes.type, elsewhere.met), text.binary("xor", lanes, -1))
+        elsewhere.lanes = text.select(has_met, away, none)
+        text.store(text.binary("and", released, text.binary("xor", lanes, -1)), elsewhere.released)
+        return lanes, text.binary("xor", waiting, lanes)
 
     def meet(self) -> X:
         """Write code that lets lanes go on whose members wait at other places; return the truth that there are any."""

@@ -21,6 +21,7 @@ from cudakit.emulator.compiled.layout import Slot
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Shape
 from cudakit.emulator.instructions.access import parts, space_of, type_of
 from cudakit.emulator.instructions.matrix import Fragment, a_fragment, b_fragment, c_fragment, shape_of, types_of
+from cudakit.emulator.isa.facts import facts_of
 from cudakit.emulator.ptx.program import Group, Immediate, Instruction, Operand, Register
 
 #: Barriers of a block.
@@ -125,9 +126,9 @@ def _pair(target: Operand) -> tuple[Operand, Operand | None]:
 
 def exchanged(instr: Instruction) -> tuple[Operand, str] | None:
     """Return the operand whose value the lanes of a collective exchange, and its type; None if they exchange none."""
-    if instr.opcode in ("bar", "barrier", "elect"):
+    if facts_of(instr).does == "converges" or len(instr.operands) < 3:
         return None
-    return instr.operands[1], {"shfl": "b32", "vote": "pred"}.get(instr.opcode) or type_of(instr)
+    return instr.operands[1], "pred" if instr.opcode == "vote" else type_of(instr)
 
 
 def _exchanged(instr: Instruction, b: Builder) -> X:
@@ -135,9 +136,9 @@ def _exchanged(instr: Instruction, b: Builder) -> X:
     operand = exchanged(instr)
     assert operand is not None
     value = b.lanes(b.read(*operand))
-    if b.elsewhere is None:
+    if b.elsewhere is None or b.elsewhere.lanes is None:
         return value
-    lanes = b.from_bits(b.text.load(b.mask_type, b.elsewhere.lanes))
+    lanes = b.from_bits(b.elsewhere.lanes)
     return b.text.select(lanes, b.text.load(value.type, b.elsewhere.values(value.type)), value)
 
 
@@ -148,8 +149,8 @@ def _members(instr: Instruction, b: Builder, mask: Operand | None) -> X:
     may differ.
     """
     active = b.bits(b.all_lanes())
-    if b.elsewhere is not None:
-        active = b.text.binary("or", active, b.text.load(active.type, b.elsewhere.lanes))
+    if b.elsewhere is not None and b.elsewhere.lanes is not None:
+        active = b.text.binary("or", active, b.elsewhere.lanes)
     if mask is None or (b.constant_value(mask) or 0) & 0xFFFF_FFFF == 0xFFFF_FFFF:
         return active
     value = b.read(mask, "b32")
