@@ -19,11 +19,10 @@ from cudakit.cli import parsers, supervised
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists and adopts processes")
 
 
-def start(folder: Path, text: str, *words: str) -> subprocess.Popen[str]:
+def start(folder: Path, text: str, *words: str, stderr: int = subprocess.PIPE) -> subprocess.Popen[str]:
     (folder / "app.py").write_text(text)
     command = [sys.executable, "-m", "cudakit", *words, "app.py"]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, cwd=folder)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True, cwd=folder)
 
 
 def document_of(process: subprocess.Popen[str]) -> dict[str, Any]:
@@ -62,7 +61,8 @@ os.rename("pids.part", "pids")
 def test_no_process_is_left(end: str, tmp_path: Path) -> None:
     limit = "5" if end == "limit" else "90"
     text = FAMILY + ("" if end == "by itself" else "time.sleep(60)\n")
-    process = start(tmp_path, text, "run", "--json", "--time-limit", limit)
+    # A process that is left would hold a pipe open, and the test would wait for its end.
+    process = start(tmp_path, text, "run", "--json", "--time-limit", limit, stderr=subprocess.DEVNULL)
     if end.startswith("SIG"):
         while not (tmp_path / "pids").exists():
             time.sleep(0.05)
