@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -88,7 +88,29 @@ class IsolatedTrials(Trials):
             return {"process": result}
         outcomes: dict[str, str] = result[1]
         vars(candidate).update(state=result[0].state, why=result[0].why)
+        for name, make in (self._others if candidate.state == "right" else {}).items():
+            outcomes[name] = self._with_others(make, candidate, seed)
+            if candidate.state != "right":
+                candidate.why = f"{name}: {candidate.why}"
+                break
         return outcomes
+
+    def _with_others(self, make: Callable[[], Sequence[Any]], candidate: Candidate, seed: int) -> str:
+        """Run a candidate with other arguments, in a process of their own."""
+        if self._check is not None and not callable(self._check):
+            return "left out: the expected arrays are of the passed data only"
+        parts = self.variants, make(), self.stream, self.objective, self._check, self._tolerance
+        points = [candidate.point] if self._check is not None or self._reference is None else [self._reference]
+        points += [candidate.point] * (points[0] != candidate.point)
+        trials = IsolatedTrials(*parts, time_limit_s=self._time_limit_s, l2=self._l2)
+        with trials, Ahead(trials.specialization, 0, 0) as ahead:
+            result = [trials.evaluate(point, ahead) for point in points][-1]
+        if result.state in ("right", "slow"):
+            return "right"
+        if result.state == "invalid":
+            return f"left out: {result.why}"
+        candidate.state, candidate.why = "wrong", result.why
+        return result.why
 
     def close(self) -> None:
         """End the process."""

@@ -302,6 +302,32 @@ def test_the_winner_must_be_right_with_other_arguments() -> None:
         tuned_of([0], lambda x, y, n: x + 1 + (n < 64), others={"half": lambda: (x, y, 32)})
 
 
+def odd(stream: Any, n: int) -> Any:
+    x = ck.to_device(np.arange(64, dtype=np.float32), stream)
+    return x, ck.to_device(np.zeros(64, np.float32), stream), n
+
+
+ODD = """
+template <int FAULT> __global__ void add(const float* x, float* y, int n) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[i] + 1 + (FAULT && n % 2);
+    if (!FAULT) for (int k = 0; k < 20; k++) if (i < n) y[i] = x[i] + 1 + 0 * y[i];
+}"""
+
+
+@pytest.mark.slow
+@pytest.mark.emulator
+def test_a_winner_in_a_process_of_its_own_is_right_beside_its_size() -> None:
+    results = ck.tune(
+        ck.Kernel(ODD), odd, {"FAULT": [0, 1]}, sizes=[40], config=ck.config(2, 32), stream=ck.emulator.stream(),
+        strategy="exhaustive", isolated=True,
+    )  # fmt: skip
+    tuned = results[40]
+    assert tuned.best == {"FAULT": 0}
+    assert tuned.table[-1].why.startswith("size 39: ")
+    assert tuned.confirmed == {"fresh data": "right", "emulator": "right", "size 39": "right", "size 41": "right"}
+
+
 @pytest.mark.emulator
 def test_what_is_known_stays_after_an_interrupt() -> None:
     class Interrupted:
