@@ -103,7 +103,7 @@ class IsolatedTrials(Trials):
         points = [candidate.point] if self._check is not None or self._reference is None else [self._reference]
         points += [candidate.point] * (points[0] != candidate.point)
         trials = IsolatedTrials(*parts, time_limit_s=self._time_limit_s, l2=self._l2)
-        with trials, Ahead(trials.specialization, 0, 0) as ahead:
+        with trials, Ahead(trials.specializations, 0, 0) as ahead:
             result = [trials.evaluate(point, ahead) for point in points][-1]
         if result.state in ("right", "slow"):
             return "right"

@@ -418,7 +418,8 @@ class Card:
         (Card(5), "warm", 5.1),
         (Card(5, can_capture=False), "warm", 7),
         (Card(5), "flushed", 7),
-        (Card(50), "warm", 52),
+        (Card(998), "warm", 998.5),
+        (Card(3000), "warm", 3002),
     ],
 )
 def test_short_launches_are_timed_in_a_graph_where_they_can_be(card: Card, l2: str, expected: float) -> None:
@@ -427,8 +428,8 @@ def test_short_launches_are_timed_in_a_graph_where_they_can_be(card: Card, l2: s
     if l2 == "flushed":
         times._flush = lambda: None
     values = times.measure(card.launch, float("inf"))
-    assert values == pytest.approx([expected] * 100)
-    assert (card.graphs > 0) == (expected == 5.1)
+    assert values == pytest.approx([expected] * len(values))
+    assert (card.graphs > 0) == (expected in (5.1, 998.5))
     assert times.measure(card.launch, 1.0) == pytest.approx([card.kernel + 2] * 3)  # hopeless: three launches
 
 
