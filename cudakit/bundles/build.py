@@ -24,6 +24,7 @@ from cudakit.jit.source.roots import Roots
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.jit.specialise.spellings import own_headers, text_of
+from cudakit.tuning.kept import entries_of
 
 
 def build(path: Path, output: Path) -> int:
@@ -41,14 +42,16 @@ def build(path: Path, output: Path) -> int:
     CudakitError
         If the SPEC is wrong, if a kernel does not compile, or if its code would hold on this machine alone.
     """
-    instances = spec.read(path)
+    instances, tuned = spec.read(path)
     specializations = list(dict.fromkeys(s for instance in instances for s in _specializations(instance)))
     compile_all(specializations)
     kernels = [_entry(specialization) for specialization in specializations]
     sources = {specialization.source.digest: specialization.source for specialization in specializations}
     headers = [header for specialization in specializations for header in _headers(specialization)]
     signatures = [_signature(origin) for origin in sources.values()]
-    bundled.write_bundle(output, (*kernels, *signatures, *headers), _manifest(path, instances, sources.values()))
+    results = [entry for file in tuned for entry in entries_of(file)]
+    entries = (*kernels, *signatures, *headers, *results)
+    bundled.write_bundle(output, entries, _manifest(path, instances, sources.values()))
     return len(kernels)
 
 

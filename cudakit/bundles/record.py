@@ -58,7 +58,7 @@ def lacking(uses: Iterable[Use], path: Path) -> list[str]:
     """Return the rows, in TOML, of the kernels that were used and that the SPEC at a path lacks."""
     there = {
         base_of(instance.kernel.specialization(*instance.types, arch=(*instance.archs, *instance.ptx)[0]))
-        for instance in spec.read(path)
+        for instance in spec.read(path).instances
     }
     missing = {base: use for use in uses if (base := base_of(use.specialization)) not in there}
     folder = path.resolve().parent

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cudakit.errors import ArgumentError
-from cudakit.jit.bundle.file import CODE, SIGNATURE, BundleFile, Entry
+from cudakit.jit.bundle.file import CODE, HEADERS, SIGNATURE, TUNED, BundleFile, Entry
 from cudakit.jit.cache import bundled
 from cudakit.jit.signature.signature import declarations_key
 
@@ -110,7 +110,11 @@ def prune(path: Path, output: Path, pattern: str | None, archs: Iterable[str]) -
         raise ArgumentError(f"{path} has no kernel of this name and arch; cudakit bundle show {path} lists them")
     digests = {entry.header["source"] for entry in left}
     keys = set(map(declarations_key, digests))
-    others = [entry for entry in entries if entry.category != CODE and entry.header.get("source") in digests]
+    others = [
+        entry
+        for entry in entries
+        if entry.category == TUNED or (entry.category == HEADERS and entry.header["source"] in digests)
+    ]
     signatures = [entry for entry in entries if entry.category == SIGNATURE and entry.key in keys]
     bundled.write_bundle(output, (*left, *signatures, *others), file.manifest)
     return len(kernels), len(left)

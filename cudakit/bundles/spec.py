@@ -9,7 +9,7 @@ import runpy
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.options import CompileOptions, is_arch
 from cudakit.kernel.kernel import Kernel, module_of_source, with_source
 
-_FIELDS: Final = ("archs", "ptx", "options", "kernels")
+_FIELDS: Final = ("archs", "ptx", "options", "kernels", "tuned")
 _KERNEL_FIELDS: Final = (
     *("file", "template", "text", "name", "arguments", "product", "types", "options", "host_code", "archs", "ptx"),
 )
@@ -46,7 +46,22 @@ class Instance:
     ptx: tuple[str, ...]
 
 
-def read(path: Path) -> list[Instance]:
+class Spec(NamedTuple):
+    """The content of a SPEC.
+
+    Attributes
+    ----------
+    instances : tuple of Instance
+        Kernels, each with its template arguments.
+    tuned : tuple of pathlib.Path
+        Files with results of tuning.
+    """
+
+    instances: tuple[Instance, ...]
+    tuned: tuple[Path, ...]
+
+
+def read(path: Path) -> Spec:
     """Read a SPEC, in TOML or Python. Paths in it are beside it.
 
     Raises
@@ -70,7 +85,11 @@ def read(path: Path) -> list[Instance]:
         except CudakitError as error:
             text = str(error)
             raise type(error)(text if text.startswith(where) else f"{where}: {text}") from error
-    return instances
+    tuned = fields.get("tuned", ())
+    files = (tuned,) if isinstance(tuned, str) else tuned
+    if not isinstance(files, Sequence) or not all(isinstance(file, str) for file in files):
+        raise ArgumentError(f"{path}: tuned are files of cudakit tune --export, got {shortened(tuned)}")
+    return Spec(tuple(instances), tuple(path.resolve().parent / file for file in files))
 
 
 def _python(path: Path) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from cudakit.errors import ArgumentError, CacheWarning, CompileError, LaunchError, shortened
+from cudakit.jit.bundle.used import in_use
 from cudakit.jit.cache import settings
 from cudakit.jit.load.config import Config, Cover
 from cudakit.memory.host_arrays import HostArray
@@ -210,13 +211,15 @@ class TunedKernel:
         first = self._points.first
         if chosen == "off":
             return Tuned.of_point(self._variants, first, "CUDAKIT_TUNE is off")
-        record = kept.records_of(self.kernel).read(self._key_of_record(stream, arguments))
-        is_usable = record is not None and tuple(size_class) not in self._refused
-        candidates = None if record is None or not is_usable else kept.candidates_of(record, self._points)
+        is_usable = tuple(size_class) not in self._refused
+        keys = self._keys_of_record(stream, arguments)
+        candidates = kept.read(keys, self.kernel, self._points) if is_usable else None
         if candidates:
             return Tuned(self._variants, candidates, units_of(self._search.get("objective"), stream), "kept", {}, {})
-        if chosen == "kept" or is_capturing(stream):
+        never = in_use(self.kernel.options.bundle).never
+        if never or chosen == "kept" or is_capturing(stream):
             reason = "CUDAKIT_TUNE is kept" if chosen == "kept" else "the stream is being captured"
+            reason = "a bundle with compile='never' is in use" if never else reason
             warnings.warn(
                 f"{self.kernel.name} has no kept result for {size_class} and {reason}: the first point of the space is "
                 "used",
@@ -230,17 +233,18 @@ class TunedKernel:
         """Search, and keep the result."""
         tuned: Tuned = tune(self.kernel, arguments, stream=stream, **{**self._search, **changes})
         best = tuned.kernel.specialization_of(stream, *on_place(arguments, stream)[0])
-        record = kept.record_of(tuned, self._points, best, stream)
+        keys = self._keys_of_record(stream, arguments)
+        record = kept.record_of(tuned, self._points, best, stream, keys.portable)
         # A winner that was not confirmed, as after Ctrl-C, is good for this process only.
         if record is not None and tuned.confirmed:
-            kept.records_of(self.kernel).merge(self._key_of_record(stream, arguments), record)
+            kept.records_of(self.kernel).merge(keys.here, record)
         return tuned
 
-    def _key_of_record(self, stream: Any, arguments: Sequence[Any]) -> str:
+    def _keys_of_record(self, stream: Any, arguments: Sequence[Any]) -> kept.Keys:
         name = ", ".join(units_of(self._search.get("objective"), stream))
         here = on_place(arguments, stream)[0]
         specialization = self._variants.kernel(self._points.first).specialization_of(stream, *here)
-        return kept.key_of(specialization, self._points, self._functions, self.size_class(arguments), name, stream)
+        return kept.Keys(specialization, self._points, self._functions, self.size_class(arguments), name, stream)
 
 
 def _tuned_kernel(kernel: Any, fixed: Mapping[str, Any]) -> TunedKernel:

@@ -7,6 +7,7 @@ are unchanged. Two processes that keep results of one key merge their tables.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import inspect
@@ -17,12 +18,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cudakit.errors import ArgumentError, CacheWarning
+from cudakit.errors import ArgumentError, CacheWarning, CompileError
+from cudakit.jit.bundle.file import TUNED, Entry
+from cudakit.jit.bundle.used import in_use
 from cudakit.jit.cache.cache import cache_at, default_cache
 from cudakit.jit.cache.stages import first_request
 from cudakit.jit.cache.store import Store, hold
 from cudakit.jit.compile.nvrtc import Request, digest_of
-from cudakit.jit.source.closure import Closure
+from cudakit.jit.compile.portable import base_of
+from cudakit.jit.compile.portable import key_of as code_key_of
+from cudakit.jit.source.closure import NOTHING_READ, Closure
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.tuning.candidate import Candidate
 from cudakit.tuning.objectives import card_name
@@ -90,20 +95,26 @@ class Records:
         ArgumentError
             The file has no records of this format.
         """
-        try:
-            document = json.loads(path.read_text(encoding="utf-8"))
-            if document["format"] != FORMAT:
-                raise ValueError(f"its format is {document['format']}")
-            pairs = [(str(key), dict(record)) for key, record in document["records"].items()]
-            for key, record in pairs:
-                if not is_record(record):
-                    raise ValueError(f"record {key[:12]} is damaged")
-                Store("", 0).path(_CATEGORY, key)  # raises for what is no key
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ArgumentError(f"{path} has no tuning records of format {FORMAT}: {error}") from error
-        for key, record in pairs:
+        pairs = _records_of(path)
+        for key, record in pairs.items():
             self.merge(key, record)
         return len(pairs)
+
+
+def _records_of(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the records of a JSON file, each with its key."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if document["format"] != FORMAT:
+            raise ValueError(f"its format is {document['format']}")
+        pairs = {str(key): dict(record) for key, record in document["records"].items()}
+        for key, record in pairs.items():
+            if not is_record(record):
+                raise ValueError(f"record {key[:12]} is damaged")
+            Store("", 0).path(_CATEGORY, key)  # raises for what is no key
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ArgumentError(f"{path} has no tuning records of format {FORMAT}: {error}") from error
+    return pairs
 
 
 def records() -> Records:
@@ -123,15 +134,8 @@ def _records_in(folder: Path | None) -> Records:
 _RECORDS: dict[Path | None, Records] = {}
 
 
-def key_of(
-    specialization: Specialization,
-    space: Space,
-    functions: Iterable[Any],
-    size_class: Sequence[Any],
-    objective: str,
-    stream: Any,
-) -> str:
-    """Return the key of a result.
+class Keys:
+    """The keys of a result: in the cache of this machine, and in bundles.
 
     Parameters
     ----------
@@ -148,20 +152,78 @@ def key_of(
     stream : stream
         Stream of the launches, whose card counts.
     """
-    parts = {
-        "format": str(FORMAT),
-        "code": first_request(specialization).base,
-        "space": repr(list(zip(space.names, space.values, strict=True))),
-        "functions": repr([_content_of(function) for function in functions]),
-        "class": repr(list(size_class)),
-        "objective": objective,
-        "card": card_name(stream),
-    }
-    return digest_of(parts)
+
+    def __init__(
+        self,
+        specialization: Specialization,
+        space: Space,
+        functions: Iterable[Any],
+        size_class: Sequence[Any],
+        objective: str,
+        stream: Any,
+    ) -> None:
+        self._specialization = specialization
+        self._parts = {
+            "format": str(FORMAT),
+            "space": repr(list(zip(space.names, space.values, strict=True))),
+            "functions": repr([_content_of(function) for function in functions]),
+            "class": repr(list(size_class)),
+            "objective": objective,
+            "card": card_name(stream),
+        }
+
+    @property
+    def here(self) -> str:
+        """Key in the cache. Raises CompileError if there is no compiler, on whose version it depends."""
+        return digest_of({**self._parts, "code": first_request(self._specialization).base})
+
+    @property
+    def portable(self) -> str | None:
+        """Key in bundles; None for code that no bundle can have."""
+        base = base_of(self._specialization)
+        if base is None:
+            return None
+        code = code_key_of(base, self._specialization.target, self._specialization.arch)
+        return digest_of({**self._parts, "code": code})
 
 
-def record_of(tuned: Tuned, space: Space, specialization: Specialization, stream: Any) -> dict[str, Any] | None:
-    """Return the record of a result, or None if the best point's code may depend on files that are not known."""
+def read(keys: Keys, kernel: Any, space: Space) -> list[Candidate] | None:
+    """Return the candidates of a kernel's kept result, the best first: from the cache, or from a bundle in use."""
+    bundles = in_use(kernel.options.bundle)
+    if not bundles.never:
+        with contextlib.suppress(CompileError):  # no compiler is here
+            record = records_of(kernel).read(keys.here)
+            candidates = None if record is None else candidates_of(record, space)
+            if candidates is not None:
+                return candidates
+    key = keys.portable if bundles.files else None
+    entries = [file.read(TUNED, key) for file in bundles.files] if key is not None else []
+    return next((candidates_of(json.loads(entry.body), space) for entry in entries if entry is not None), None)
+
+
+def entries_of(path: Path) -> Iterator[Entry]:
+    """Yield the results in a file of ``cudakit tune --export`` as entries of a bundle.
+
+    Raises
+    ------
+    ArgumentError
+        The file has no records of this format.
+    """
+    for record in _records_of(path).values():
+        if record.get("portable") is not None:
+            # The headers are those of the code, which has its own entry.
+            content = {**record, "headers": NOTHING_READ.to_json()}
+            header = {"label": f"{record['kernel']} on {record['card']}"}
+            yield Entry(TUNED, record["portable"], header, json.dumps(content, sort_keys=True).encode())
+
+
+def record_of(
+    tuned: Tuned, space: Space, specialization: Specialization, stream: Any, portable: str | None
+) -> dict[str, Any] | None:
+    """Return the record of a result, or None if the best point's code may depend on files that are not known.
+
+    `portable` is the key of the result in bundles.
+    """
     request = _settled(specialization)
     if request.unstorable is not None or request.closure is None:
         return None
@@ -174,6 +236,7 @@ def record_of(tuned: Tuned, space: Space, specialization: Specialization, stream
         "date": time.strftime("%Y-%m-%d"),
         "headers": request.closure.to_json(),
         "names": list(space.names),
+        "portable": portable,
         "rows": [
             {**dataclasses.asdict(candidate), "point": list(space.row(candidate.point))} for candidate in tuned.table
         ],

@@ -99,7 +99,7 @@ def test_the_command(tmp_path: Path) -> None:
     [
         ("kernels = []", "at least one"),
         ("archs = 3\nkernels = [{}]", r"kernel 1: archs are names such as \[\"sm_80\", \"sm_90a\"\], got 3"),
-        ("kernel = []", "has kernel; the fields are archs, ptx, options, kernels"),
+        ("kernel = []", "has kernel; the fields are archs, ptx, options, kernels, tuned"),
         ("kernels = [{}]", "is for no arch"),
         ('archs = ["sm_90"]\nkernels = [3]', "is a table"),
         ('archs = ["sm_90"]\nkernels = [{file = "a.cu", text = "b"}]', "has one of file, template, text"),
@@ -111,6 +111,7 @@ def test_the_command(tmp_path: Path) -> None:
         ('archs = ["sm_90"]\nkernels = [{file = "s.cu", product = {T = "float"}}]', "product has a list"),
         ('archs = ["sm_90"]\nkernels = [{file = "s.cu", arguments = [{U = "float"}]}]', "no template parameter"),
         ('archs = ["sm_90"]\noptions = {fast = true}\nkernels = [{file = "s.cu"}]', "options has fast"),
+        ('tuned = 3\narchs = ["sm_90"]\nkernels = [{file = "s.cu", arguments = ["int"]}]', "tuned are files"),
         ("kernels = [", "cannot be read"),
     ],
 )
@@ -128,7 +129,7 @@ def test_a_spec_in_python_takes_kernels_too(tmp_path: Path) -> None:
         "scale = ck.Kernel.from_file(Path(__file__).parent / 's.cu', bundle='absent')\n"
         "kernels = [scale['float'], {'file': 's.cu', 'product': {'T': ['int', 'double']}, 'ptx': []}]\n"
     )
-    instances = spec.read(tmp_path / "kernels.py")
+    instances, _ = spec.read(tmp_path / "kernels.py")
     assert [(i.archs, i.ptx) for i in instances] == [
         (("sm_90a", "sm_80"), ("sm_80",)),
         *[(("sm_90a", "sm_80"), ())] * 2,

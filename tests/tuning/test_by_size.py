@@ -66,7 +66,7 @@ def test_each_size_class_is_searched_once_and_every_size_is_right(tmp_path: Path
 @pytest.mark.emulator
 def test_a_kept_result_needs_no_meter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing here measures energy."""
-    monkeypatch.setattr(kept, "key_of", lambda *parts: "ab" * 32)
+    monkeypatch.setattr(kept.Keys, "here", "ab" * 32)
     call(tuned_in(tmp_path))
     by_energy = kernel_in(tmp_path).tuned(SPACE, by="n", config=blocks, objective=["energy", "time"])
     call(by_energy)
@@ -188,3 +188,26 @@ def test_a_macro_of_a_header_is_a_parameter(tmp_path: Path) -> None:
     assert np.array_equal(call(tuned), 2 * np.arange(1000, dtype=np.float32))
     with pytest.raises(ck.ArgumentError, match="'WIDE' of the space changes nothing of scale"):
         kernel.tuned({"ITEMS": [1], "WIDE": [1]}, config=ck.config(1, 32))
+
+
+@pytest.mark.slow
+@pytest.mark.emulator
+def test_a_bundle_has_results_for_another_machine(tmp_path: Path) -> None:
+    """There a tuned kernel takes the best variant, searches nothing and compiles nothing."""
+    from cudakit.bundles.build import build
+
+    first = tuned_in(tmp_path / "a")
+    call(first)
+    assert records_of(kernel_in(tmp_path / "a")).export_to(tmp_path / "a" / "tuned.json") == 1
+    (tmp_path / "a" / "kernels.toml").write_text(
+        'ptx = ["sm_90"]\ntuned = "tuned.json"\n'
+        'kernels = [{file = "scale.cu", product = {T = ["float"], ITEMS = [4, 1, 2]}}]\n'
+    )
+    build(tmp_path / "a" / "kernels.toml", tmp_path / "kernels.ckb")
+    with ck.use_bundle(tmp_path / "kernels.ckb", compile="never"):
+        second = tuned_in(tmp_path / "b")
+        assert np.array_equal(call(second), 2 * np.arange(1000, dtype=np.float32))
+        ((result,), (expected,)) = (list(kernel.results.values()) for kernel in (second, first))
+        assert (result.ended, result.best) == ("kept", expected.best)
+        with pytest.warns(ck.CacheWarning, match="compile='never' is in use: the first point"):
+            assert np.array_equal(call(second, 100_000), 2 * np.arange(100_000, dtype=np.float32))

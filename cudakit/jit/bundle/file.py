@@ -36,10 +36,11 @@ from cudakit import system
 from cudakit.errors import ArgumentError
 
 FORMAT_VERSION: Final = 1
-#: Categories of entries: code, the declarations of sources, the texts of a source's own headers.
+#: Categories of entries: code, declarations of sources, texts of a source's own headers, results of tuning.
 CODE: Final = "code"
 SIGNATURE: Final = "signature"
 HEADERS: Final = "headers"
+TUNED: Final = "tuned"
 
 _MAGIC: Final = b"ckbundle"
 _START: Final = struct.Struct("<8sI")  # of every format
