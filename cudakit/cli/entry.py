@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib.metadata
-import json
 import sys
 from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from cudakit import reports, system
-from cudakit.cli import bundle, cache, completion, demo, info, kernels, programs, prove, record, supervised, tune
+from cudakit.cli import bench, bundle, cache, completion, demo, info, kernels, programs, prove, record, supervised, tune
 from cudakit.cli.parsers import Parser, UsageError
 from cudakit.errors import CudakitError
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from cudakit.adapters.program import Program
 
 #: Modules of the commands, in the order of the help.
-_SUBJECTS: Final = (info, cache, bundle, record, kernels, programs, prove, tune, demo, completion)
+_SUBJECTS: Final = (info, cache, bundle, record, kernels, programs, prove, tune, bench, demo, completion)
 _TAKE_PROGRAMS: Final = ("check", "inspect", "debug", "prove", "record")
 
 
@@ -95,7 +94,7 @@ def _write(options: argparse.Namespace, status: int, child: supervised.Child | N
     if child is not None:
         child.write(document)
     else:
-        print(json.dumps(document, indent=1, default=str))
+        supervised.print_document(document)
 
 
 def _leave_to_python(options: argparse.Namespace, error: BaseException) -> None:

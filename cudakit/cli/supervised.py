@@ -152,8 +152,18 @@ def supervise(options: argparse.Namespace, words: list[str]) -> int:
     elif options.json:
         status = document["status"]
     if options.json:
-        print(json.dumps(document, indent=1))
+        print_document(document)
     return status
+
+
+def print_document(document: dict[str, Any]) -> None:
+    """Write a document on standard output, unless its reader has left."""
+    try:
+        print(json.dumps(document, indent=1, default=str), flush=True)
+    except OSError as error:
+        if not system.is_closed_pipe(error):
+            raise
+        system.discard_output()
 
 
 def _own_keys(document: dict[str, Any] | None) -> dict[str, Any]:

@@ -335,7 +335,7 @@ class TestCompletion:
         (tmp_path / "program.py").touch()
         (tmp_path / "pictures").mkdir()
         expected = {
-            "": "info cache bundle record compile run check inspect debug prove tune demo completion",
+            "": "info cache bundle record compile run check inspect debug prove tune bench demo completion",
             "che": "check",
             "cache e": "explain export",
             "cache list --j": "--json",
