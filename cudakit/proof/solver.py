@@ -6,6 +6,7 @@ are impossible. Only if that does not decide are the products exact.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterable, Sequence
@@ -150,12 +151,16 @@ class Solver:
 
 class _Question:
     def __init__(self, solver: Solver, formulas: list[Formula]) -> None:
-        # Each question has its own context: otherwise an answer depends on earlier questions.
-        self.solver, self.z3, self.context = solver, solver.z3, solver.z3.Context()
+        self.solver, self.z3 = solver, solver.z3
         self.symbols, definitions = cone(formulas)
         self.formulas = formulas + definitions
         self.products: dict[Monomial, z3.ArithRef] = {}
         self.unknowns: dict[Symbol, z3.ArithRef] = {}
+
+    @functools.cached_property
+    def context(self) -> Any:
+        """Context of this question alone, made when needed: in a common one, answers depend on earlier questions."""
+        return self.z3.Context()
 
     def linear(self, timeout_s: float) -> Answer:
         """Answer the question with each product of symbols as an unknown number: ``no`` is certain, ``yes`` is not."""
