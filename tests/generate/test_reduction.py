@@ -94,6 +94,7 @@ def test_halves_add_up_in_float(xp: Any) -> None:
     assert to_host(got) == 5000  # in half it would stop at 2048
 
 
+@pytest.mark.slow
 def test_mixed_types_are_promoted(xp: Any) -> None:
     x, y = whole_numbers(100, "f4"), whole_numbers(100, "i8")
     check(dot(xp.asarray(x), xp.asarray(y)), (x.astype("f8") * y).sum(), "f8")
@@ -139,7 +140,7 @@ def test_more_parts_than_one(xp: Any) -> None:
 @in_tiers(
     "call",
     [((700,), None), ((7, 40), 0), ((7, 40), 1), ((40, 300), 0), ((3, 4, 5), (0, 2))],
-    quick=lambda call: call[1] in (None, (0, 2)),
+    quick=lambda call: call[1] == (0, 2),
     strength=None,
 )
 def test_argmax_by_a_struct(xp: Any, call: tuple[Any, Any]) -> None:
@@ -225,6 +226,7 @@ def test_segments(xp: Any, dtype: str) -> None:
     check(got, [both[int(a) : int(b)].sum() for a, b in itertools.pairwise(offsets)], "f4")
 
 
+@pytest.mark.slow
 def test_few_long_segments_and_their_numbers(xp: Any) -> None:
     host = whole_numbers(60000, "f4")
     offsets = np.array([0, 50000, 50000, 60000])
@@ -304,6 +306,7 @@ def test_the_type_of_out_decides(xp: Any) -> None:
 # --- every run the same -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_same_bits_on_every_run(xp: Any, stream: Any) -> None:
     host = np.random.default_rng(3).standard_normal(50001).astype("f4")
     x = xp.asarray(host)
@@ -453,7 +456,7 @@ def test_repeated_calls_on_other_arrays(xp: Any) -> None:
     "of, way",
     [("i1", None), ("i1", "uint32"), ("u1", "float32"), ("?", None), ("i2", None), ("f2", None)],
     [0, 1, 2, 3],
-    quick=lambda of, way: of == ("i1", None) and way in (1, 2),
+    quick=lambda of, way: (of, way) == (("i1", None), 2),
     # Bytes are added in ways of their own; of the others each is met in two, and each way by two of them.
     whole=lambda of, way: (
         of in (("i1", None), ("u1", "float32"))
@@ -487,6 +490,7 @@ def test_a_post_that_ends_with_a_brace_initialiser(xp: Any) -> None:
     assert float(total(xp.arange(4, dtype=xp.float32))) == 6
 
 
+@pytest.mark.slow
 def test_structs_are_results_without_dimensions(xp: Any) -> None:
     if xp is not np:
         pytest.skip("CuPy's arrays have no structs")
@@ -541,7 +545,7 @@ def test_an_initial_value_at_run_time(xp: Any, dtype: str, initial: str, axis: i
     np.testing.assert_allclose(to_host(_TOTAL(xp.asarray(host), axis=axis, initial=value)), want, rtol=1e-3)
 
 
-@in_tiers("dtype", ["f4", "i2", "f2", "c16"], quick=lambda dtype: dtype == "f4", strength=None)
+@in_tiers("dtype", ["f4", "i2", "f2", "c16"], quick=lambda _: False, strength=None)
 def test_an_initial_value_of_few_elements(xp: Any, dtype: str) -> None:
     host = _of_initial(dtype)
     x = xp.asarray(host)
@@ -557,6 +561,7 @@ def test_an_initial_value_of_few_elements(xp: Any, dtype: str) -> None:
             _TOTAL(x, initial=wrong)
 
 
+@pytest.mark.slow
 def test_an_initial_struct(xp: Any) -> None:
     best = ck.reduction(
         "float x", "float value, int64 where", map="{x, i}", reduce="a.x >= b.x ? a : b",

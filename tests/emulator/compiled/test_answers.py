@@ -19,8 +19,6 @@ INTERPRETED = frozenset((FOLDER / "interpreted.txt").read_text().splitlines())
 FORMS = list(catalogue().values())
 #: Forms of a kernel: with 8 KiB of shared memory each, 24 of them fit.
 AT_ONCE = 24
-#: Families of which the quick tier has each pair of modifiers and types; NumPy's machine has all forms there.
-LARGE = ("comparison", "conversion", "video")
 
 
 @pytest.fixture(autouse=True)
@@ -65,14 +63,13 @@ def _complaints(forms: list[Form], answers: Answers) -> list[str]:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_machine_code_gives_what_the_gpu_gave(family: str, answers: Answers) -> None:
-    forms = _forms(family)
-    chosen = in_pairs(forms) if family in LARGE else forms
-    wrong = [line for kernel in _kernels(chosen) for line in _complaints(kernel, answers)]
+    """Each pair of modifiers and types; NumPy's machine has all forms in the quick tier."""
+    wrong = [line for kernel in _kernels(in_pairs(_forms(family))) for line in _complaints(kernel, answers)]
     assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", LARGE)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_machine_code_of_the_other_forms_gives_what_the_gpu_gave(family: str, answers: Answers) -> None:
     chosen = in_pairs(_forms(family))
     others = [form for form in _forms(family) if form not in chosen]

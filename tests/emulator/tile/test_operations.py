@@ -313,7 +313,9 @@ def test_tf32_keeps_eleven_bits() -> None:
     same(got, (np.rint(a.astype("f8") / unit) * unit).astype("f4"))
 
 
-@pytest.mark.parametrize(("source", "target"), [("f4", "u4"), ("f2", "i2"), ("f8", "i8"), ("i4", "f4")])
+@pytest.mark.parametrize(
+    ("source", "target"), thinned([("f2", "i2"), ("f4", "u4"), ("i4", "f4"), ("f8", "i8")], 2, several=True)
+)
 def test_bits_are_kept(source: str, target: str) -> None:
     a = values(source, 0)
     same(
