@@ -44,8 +44,9 @@ def build(path: Path, output: Path) -> int:
     """
     instances, tuned = spec.read(path)
     specializations = list(dict.fromkeys(s for instance in instances for s in _specializations(instance)))
-    compile_all(specializations)
-    kernels = [_entry(specialization) for specialization in specializations]
+    together = [specialization.among(_sharing(specialization, specializations)) for specialization in specializations]
+    compile_all(together)
+    kernels = [_entry(*pair) for pair in zip(specializations, together, strict=True)]
     sources = {specialization.source.digest: specialization.source for specialization in specializations}
     headers = [header for specialization in specializations for header in _headers(specialization)]
     signatures = [_signature(origin) for origin in sources.values()]
@@ -64,13 +65,25 @@ def _specializations(instance: spec.Instance) -> Iterable[Specialization]:
             yield kernel.specialization(*instance.types, arch=arch, target="ptx")
 
 
-def _entry(specialization: Specialization) -> Entry:
-    compiled, read = compiled_here(specialization)
+def _sharing(specialization: Specialization, others: Iterable[Specialization]) -> list[Specialization]:
+    """Return the specializations that share variables with another, and must be in one code with it."""
+    if not specialization.symbols:
+        return []
+    return [other for other in others if _unit_of(other) == _unit_of(specialization)]
+
+
+def _unit_of(specialization: Specialization) -> tuple[Any, ...]:
+    return specialization.source, specialization.options, specialization.arch, specialization.target
+
+
+def _entry(specialization: Specialization, together: Specialization) -> Entry:
+    """Return the entry of a specialization, whose code is that of all that share its variables."""
+    compiled, read = compiled_here(together)
     if b"_INTERNAL_" in compiled.code:
         # The compiler makes names of this process; with a seed they are the same in each.
         options = specialization.options
         seed = {"frandom_seed": specialization.source.digest[:16], **dict(options.extra)}
-        compiled, read = compiled_here(specialization._replace(options=options.replace(extra=seed)))
+        compiled, read = compiled_here(together._replace(options=options.replace(extra=seed)))
     entry = bundled.entry_of(specialization, read, compiled)
     if entry is None:
         raise CudakitError(

@@ -179,3 +179,29 @@ def test_headers_are_not_needed_and_if_there_compared(tmp_path: Path, monkeypatc
     header.parent.mkdir()
     header.write_text("struct P { float by; int n; int more; };\n")
     assert f"{header} is another header than that of the bundle" in run().stderr
+
+
+SHARED = """
+__device__ int calls;
+template <typename T> __global__ void add(T* x) { x[0] += T(atomicAdd(&calls, 1)); }
+"""
+
+
+def test_instances_that_share_variables_are_in_one_code(tmp_path: Path, stream: Any, xp: Any) -> None:
+    (tmp_path / "add.cu").write_text(SHARED)
+    (tmp_path / "kernels.toml").write_text(
+        f'archs = {[] if stream_is_emulated(stream) else [f"sm_{stream.device.arch}"]}\nptx = ["sm_80"]\n'
+        'kernels = [{file = "add.cu", arguments = ["float", "int"]}]\n'
+    )
+    build(tmp_path / "kernels.toml", tmp_path / "kernels.ckb")
+    x, y = xp.zeros(1, "f4"), xp.zeros(1, "i4")
+    with ck.use_bundle(tmp_path / "kernels.ckb", compile="never"):
+        module = ck.Module.from_file(tmp_path / "add.cu")
+        for array in (x, y, x, y):
+            module["add"](stream, ck.config(1, 1), array)
+        stream.sync()
+        assert (x.tolist(), y.tolist(), int(module.globals["calls"])) == ([2.0], [4], 4)
+
+
+def stream_is_emulated(stream: Any) -> bool:
+    return isinstance(stream, ck.emulator.EmulatedStream)

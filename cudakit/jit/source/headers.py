@@ -261,6 +261,9 @@ def header_of(name: str) -> str | None:
 
 def headers_of(names: Iterable[str]) -> list[str]:
     """Return the headers that declare `names`, or that complete NVRTC's own declarations of them."""
+    names = list(names)
+    if not names:
+        return []  # the pattern takes 2 ms to compile, most of a first call from a bundle
     pattern, headers = _together()
     return sorted(
         {headers[match.lastgroup] for name in names if (match := pattern.fullmatch(name)) and match.lastgroup}
