@@ -5,7 +5,7 @@ replayed, so a repeated call asks nothing. The answer is, in this order:
 
 - the point that a search tries, inside `trying`;
 - the kept result of this card, which ``cudakit tune ops`` wrote;
-- a row of the packaged table of this card, or of the nearest one (files of the folder ``points``);
+- a row of the packaged table of this card, or else of the nearest one that has it (files of the folder ``points``);
 - the op's default.
 
 A row also serves sizes up to four times as large or small, if none is nearer. On the emulator there are no tables. With
@@ -212,27 +212,26 @@ def tables() -> tuple[Table, ...]:
     return tuple(result)
 
 
-def nearest(device: int | str) -> Table | None:
-    """Return the packaged table of a device, or of the card that is most like it. None on the emulator."""
+def tables_for(device: int | str) -> list[Table]:
+    """Return the packaged tables, that of the device or the card most like it first. None on the emulator."""
     if isinstance(device, str):
-        return None
+        return []
     limits = device_limits(device)
     of_card: Callable[[Table], Any] = lambda table: table.distance(  # noqa: E731
         limits.name, limits.compute_capability, limits.multiprocessors
     )
-    return min(tables(), key=of_card, default=None)
+    return sorted(tables(), key=of_card)
 
 
 @functools.lru_cache(4096)
 def _rows_for(question: Question, device: int | str) -> tuple[Mapping[str, Any] | None, ...]:
-    """Return the points for a question, the best first: kept ones, then the packaged ones of the nearest size.
+    """Return the points for a question, the best first: a kept one, then the packaged one of the nearest size.
 
-    None is the default: what was measured, and not beaten.
+    The nearest table that has a row for the question decides. None is the default: it was measured, and not beaten.
     """
-    table = nearest(device)
     steps = [0, *(sign * step for step in range(1, _REACH + 1) for sign in (-1, 1))]
     near = [question._replace(size_class=question.size_class + step) for step in steps]
-    packaged = [table.rows[other] for other in near if other in table.rows][:1] if table else []
+    packaged = [table.rows[other] for table in tables_for(device) for other in near if other in table.rows][:1]
     return (*_kept_rows(near, device), *packaged)
 
 

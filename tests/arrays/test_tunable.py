@@ -96,6 +96,17 @@ def test_the_card_of_the_table_decides_and_else_the_nearest(table: Callable[...,
     assert CHOICE.point("float32", 1 << 20, "sm_90", DEFAULT) == DEFAULT  # the emulator is no card
 
 
+def test_a_row_that_the_nearest_table_lacks_comes_from_the_next_one(table: Callable[..., None]) -> None:
+    table(H100, ("float32", 20, point(128)), ("float16", 20, None))
+    table(H200, ("float32", 20, point(256)), ("float16", 20, point(256)), ("float64", 20, point(256)))
+    table(A100, ("float64", 20, point(128)), ("int32", 20, point(128)))
+    answers = {
+        form: CHOICE.point(form, 1 << 20, H100, DEFAULT)[0] for form in ("float32", "float16", "float64", "int32")
+    }
+    # A row of no point is a row: the default was measured to be the best there.
+    assert answers == {"float32": 128, "float16": 64, "float64": 256, "int32": 128}
+
+
 def test_a_row_serves_the_sizes_around_it_and_no_other_form(table: Callable[..., None]) -> None:
     table(H100, ("float32", 20, point(128)), ("float32", 24, point(256)), ("float16", 20, None))
     answers = {power: CHOICE.point("float32", 1 << power, H100, DEFAULT)[0] for power in range(16, 29)}

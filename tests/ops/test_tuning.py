@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from cudakit.arrays.place import array_place, device_limits
 from cudakit.arrays.tunable import Choice, Question, planned, trying
 from cudakit.cli import main, supervised
 from cudakit.jit.cache.stages import compiled_of
-from cudakit.ops import tuning
+from cudakit.ops import tuning, tuning_cases
 from cudakit.ops.tuning import Outcome, keep, tune_ops
 from cudakit.ops.tuning_cases import CASES, Case
 from cudakit.tuning.arrays import close
@@ -194,65 +195,97 @@ def test_the_command_shows_a_ranking_and_keeps_none(
 
 # --- packaged tables --------------------------------------------------------------------------------------------------
 
-ROWS = [(table.card, *pair) for table in tunable.tables() for pair in table.rows.items() if pair[1]]
+Rows = dict[tuple[str, str, tuple[Any, ...]], Question]
+#: Rows of the tables with a point, each point of a form once, by choice, form and values.
+ROWS: Rows = {
+    (question.choice, question.form, tuple(point.items())): question
+    for table in tunable.tables()
+    for question, point in table.rows.items()
+    if point
+}
+#: One row of each choice; the others are tested once a night.
+FIRST = {row[0]: row for row in reversed(ROWS)}
 #: Sizes at which an op with another point runs on the emulator.
 SMALL = {"matmul": 1 << 18, "attention": 1 << 14, "matvec": 1 << 16, "sort": 20_000, "argsort": 20_000}
 
 
-def _asked(case: Case, dtype: str, size: int, points: Any = None) -> dict[Question, Any]:
-    inputs = case.arrays(np.random.default_rng(0), dtype, size)
-    with trying(points or {}) as asked, logging(is_dry=True):
-        case.call(inputs, None, ck.emulator.stream("sm_90"))
-    return asked
+def _answers(case: Case, dtype: str, size: int) -> dict[Question, Any]:
+    """Return what a call asks for."""
+    with trying({}) as answers, logging(is_dry=True):
+        case.call(case.arrays(np.random.default_rng(0), dtype, size), None, ck.emulator.stream("sm_90"))
+    return answers
 
 
+@pytest.fixture
+def _no_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let arrays of cases be of zeros, which take no time: only their shapes count."""
+    monkeypatch.setattr(tuning_cases, "numbers", lambda rng, dtype, *shape: np.zeros(shape, dtype))
+
+
+@functools.cache
+def _calls() -> dict[Question, tuple[Case, str, int]]:
+    """Return the call that asks each question."""
+    calls = [(case, dtype, size) for case in CASES for dtype in case.dtypes for size in case.sizes]
+    return {question: call for call in calls for question in _answers(*call)}
+
+
+@pytest.mark.usefixtures("_no_numbers")
 def test_all_defaults_are_points_of_their_spaces() -> None:
     sizes = {"matmul": 1 << 21, "attention": 1 << 18}
     checked = set()
     for case in CASES:
         for dtype in case.dtypes:
-            for question, asked in _asked(case, dtype, sizes.get(case.op, 1 << 18)).items():
-                point = dict(zip(asked.choice.values, asked.default, strict=True))
-                assert point in asked.space(), question
+            for question, answer in _answers(case, dtype, sizes.get(case.op, 1 << 18)).items():
+                point = dict(zip(answer.choice.values, answer.default, strict=True))
+                assert point in answer.space(), question
                 checked.add(question.choice)
     assert {"sort", "long rows", "short rows", "columns", "attention", "stencil", "filter"} <= checked
 
 
-def test_each_row_of_a_table_is_of_a_known_card_and_ratio() -> None:
-    for path in tunable.FOLDER.glob("*.json"):
-        parts = json.loads(path.read_text(encoding="utf-8"))
+@pytest.mark.usefixtures("_no_numbers")
+def test_each_row_of_a_table_answers_a_call_and_is_a_gain() -> None:
+    files = list(tunable.FOLDER.glob("*.json"))
+    assert {file.name for file in files} == {"h100.json", "h200.json"}
+    assert len(tunable.tables()) == len(files)
+    for file in files:
+        parts = json.loads(file.read_text(encoding="utf-8"))
         assert parts["model"] in parts["card"]
         for row in parts["rows"]:
-            assert (row["point"] is None) or (row["ratio"] >= tuning.WORTH and row["µs"][0] > row["µs"][1]), row
+            question = Question(row["choice"], row["form"], row["size"])
+            case, dtype, size = _calls()[question]
+            if row["point"] is None:
+                continue
+            assert row["point"] in _answers(case, dtype, size)[question].space(), row
+            assert row["ratio"] >= tuning.WORTH
+            assert row["µs"][0] > row["µs"][1]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("card", "question", "point"), ROWS, ids=lambda value: str(value)[:60])
-def test_each_row_is_asked_for_compiles_and_is_right(card: str, question: Question, point: dict[str, Any]) -> None:
-    calls = [
-        (case, dtype, size)
-        for case in CASES
-        for dtype in case.dtypes
-        for size in case.sizes
-        if question in _asked(case, dtype, size)
-    ]
-    assert calls, "no call asks for this row"
-    case, dtype, size = calls[0]
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(row, marks=pytest.mark.slow if row in FIRST.values() else pytest.mark.exhaustive, id=str(row))
+        for row in ROWS
+    ],
+)
+def test_each_row_compiles_for_its_card_and_is_right(
+    row: tuple[str, str, tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    question, values = ROWS[row], tuple(value for _, value in row[2])
     stream = ck.emulator.stream("sm_90")
-    inputs = case.arrays(np.random.default_rng(0), dtype, size)
-    choice = _asked(case, dtype, size)[question].choice
-    values = choice.values_of(point)
-    with trying({question: values}), logging(is_dry=True) as log:
-        case.call(inputs, None, stream)
+    with monkeypatch.context() as patch:
+        patch.setattr(tuning_cases, "numbers", lambda rng, dtype, *shape: np.zeros(shape, dtype))
+        case, dtype, size = _calls()[question]
+        with trying({question: values}), logging(is_dry=True) as log:
+            case.call(case.arrays(np.random.default_rng(0), dtype, size), None, stream)
     launches = [step for step in log.steps if isinstance(step, Launched)]
     assert launches
     for step in launches:
         specialization = step.kernel.specialization_of(stream, *step.arguments)
         assert compiled_of(specialization._replace(target="cubin")).code
     small = SMALL.get(case.op, 1 << 13)
-    inputs = case.arrays(np.random.default_rng(1), dtype, small)
-    points = {other: values for other in _asked(case, dtype, small) if other.choice == question.choice}
+    points = {other: values for other in _answers(case, dtype, small) if other.choice == question.choice}
     assert points
+    inputs = case.arrays(np.random.default_rng(1), dtype, small)
     expected = case.call(inputs, None, stream)
     with trying(points):
         result = case.call(inputs, None, stream)
