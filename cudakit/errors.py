@@ -219,8 +219,8 @@ class BoundsError(ArgumentError, IndexError):
 class UnknownNameError(ArgumentError, KeyError):
     """A name is unknown. Also a `KeyError`."""
 
-    # KeyError would show the message in quotes.
-    __str__ = Exception.__str__
+    def __str__(self) -> str:
+        return Exception.__str__(self)  # KeyError's own would put the message in quotes
 
 
 class RangeError(ArgumentError, OverflowError):

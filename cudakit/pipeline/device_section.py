@@ -368,7 +368,7 @@ class Spread(Side):
         self.lenient = lenient
         self.taking = threading.Lock()
         self.count_taken = 0
-        self.over = False
+        self.over: bool = False
         self._sections = []
         works = []
         for number, (device, make) in enumerate(sections):

@@ -121,7 +121,7 @@ class Reader:
         self._goes_on = bool(getattr(self._iterator, "goes_on", False))
         self._gate = gate
         self._over = False
-        self.count = 0
+        self.count: int = 0
 
     def take(self, block: bool) -> Parcel:
         """Return the source's next item, END after the last, or NOTHING if the gate is full and `block` is False.

@@ -222,7 +222,7 @@ class Run(Closing, AsyncIterator[Any]):
         self._on_error = on_error
         #: In which the source is read: whoever waits for a result must not be in its way.
         self._loop = loop
-        self.item = -1
+        self.item: int = -1
         self.name: str | None = None
         #: What a trace calls the caller's time between two results; None: the caller reports it.
         self.consumer: str | None = "consumer"

@@ -429,7 +429,7 @@ class Results(Closing):
     ) -> None:
         self._chunks, self._engine, self._depth, self._ordered = chunks, engine, depth, ordered
         self._on_error = on_error
-        self.item = -1
+        self.item: int = -1
         #: Results of chunks that are done, by the chunk's number, until it is their turn; and of the one whose turn is.
         self._finished: dict[int, Callable[[], list[Any]]] = {}
         self._ready: deque[Any] = deque()

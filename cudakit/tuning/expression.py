@@ -46,9 +46,9 @@ class Expression:
             if isinstance(node, ast.Name) and id(node) not in calls:
                 names.append(node.id)
         self._code = compile(tree, "<restriction>", "eval")
-        self.names = tuple(dict.fromkeys(names))
+        self.names: tuple[str, ...] = tuple(dict.fromkeys(names))
         parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in self.names]
-        self.__signature__ = inspect.Signature(parameters)
+        self.__signature__: inspect.Signature = inspect.Signature(parameters)
 
     def __call__(self, **point: Any) -> bool:
         """Return whether the expression is true for a point."""

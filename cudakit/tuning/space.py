@@ -73,10 +73,12 @@ class Space:
             raise ArgumentError(f"the space is a dict of parameter → list of values; got {values!r}")
         if not values:
             raise ArgumentError("the space has no parameters; expected a dict of parameter → list of values")
-        self.names = tuple(values)
-        self.values = tuple(_values_of(name, values[name]) for name in self.names)
-        self.product = int(np.prod([len(row) for row in self.values], dtype=object))
-        self.where = tuple(Expression(part) if isinstance(part, str) else part for part in _parts(where))
+        self.names: tuple[str, ...] = tuple(values)
+        self.values: tuple[tuple[Any, ...], ...] = tuple(_values_of(name, values[name]) for name in self.names)
+        self.product: int = int(np.prod([len(row) for row in self.values], dtype=object))
+        self.where: tuple[Any, ...] = tuple(
+            Expression(part) if isinstance(part, str) else part for part in _parts(where)
+        )
         self._checks: list[list[_Check]] = [[] for _ in self.names]
         for restriction in self.where:
             check = _Check(restriction, _names_of(restriction, self.names))

@@ -69,7 +69,7 @@ def test_its_wheel_runs_without_a_compiler(library: Path) -> None:
         text = (package / name).read_text()
         (package / name).write_text(f"{text}// edited\n")
         # This machine's wheels of NVRTC are still seen on disk: after the parser, the compiler is reached.
-        with pytest.raises(AssertionError, match="pip install 'cudakit|No module named 'cuda'"):
+        with pytest.raises(AssertionError, match=r"pip install 'cudakit|No module named 'cuda'"):
             run_without_a_compiler(library / "installed")
         (package / name).write_text(text)
     run_without_a_compiler(library / "installed")

@@ -239,11 +239,14 @@ class Form:
     """
 
     def __init__(self, opcode: str, modifiers: tuple[str, ...], parts: tuple[str, ...]) -> None:
-        self.opcode, self.modifiers, self.parts = opcode, modifiers, parts
-        self.types = tuple(modifier for modifier in modifiers if modifier in WORD_TYPES)
-        self.name = self.types[-1] if self.types else ""
-        self.word_type = WORD_TYPES.get(self.name, "")
-        self.bits, self.signed = BITS.get(self.word_type, 0), self.name[:1] == "s"
+        self.opcode: str = opcode
+        self.modifiers: tuple[str, ...] = modifiers
+        self.parts: tuple[str, ...] = parts
+        self.types: tuple[str, ...] = tuple(modifier for modifier in modifiers if modifier in WORD_TYPES)
+        self.name: str = self.types[-1] if self.types else ""
+        self.word_type: str = WORD_TYPES.get(self.name, "")
+        self.bits: int = BITS.get(self.word_type, 0)
+        self.signed: bool = self.name[:1] == "s"
 
     @property
     def mode(self) -> str:

@@ -31,7 +31,9 @@ class Bundle:
     """
 
     def __init__(self, file: BundleFile, compile: Compile) -> None:
-        self.file, self.path, self.compile = file, file.path, compile
+        self.file: BundleFile = file
+        self.path: str = file.path
+        self.compile: Compile = compile
 
     def __repr__(self) -> str:
         return f"<cudakit bundle {self.path}: {len(self.file)} entries, compile={self.compile!r}>"
