@@ -52,6 +52,7 @@ KINDS: Final[Mapping[str, Category]] = MappingProxyType({
     "exception": Category(_OTHER, "an exception of the program, or of Python"),
     "syntax": Category(_OTHER, "a Python file that is no Python"),
     "exit": Category(_OTHER, "the program ended with this exit status, which is the command's too"),
+    "unproved": Category(_OTHER, "a fact of a kernel that ``cudakit prove`` refutes or does not decide"),
     "missing": Category(_OTHER, "what is needed here and is not installed"),
     "error": Category(_OTHER, "another error of cudakit's"),
     "usage": Category(_USAGE, "a command line that is wrong"),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from cudakit import reports, system
 from cudakit.cli import bench, bundle, cache, completion, demo, info, kernels, programs, prove, record, supervised, tune
-from cudakit.cli.parsers import Parser, UsageError
+from cudakit.cli.parsers import Parser, UsageError, complain
 from cudakit.errors import CudakitError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _write(options, status, child)
             _leave_to_python(options, error)
             raise
-        print(f"cudakit: {error}", file=sys.stderr)
+        complain(error)
     _write(options, status, child)
     return status
 

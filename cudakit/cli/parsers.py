@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from cudakit.errors import CudakitError, shortened
 from cudakit.types import cpp
+from cudakit.types.shown import red
 
 
 class UsageError(Exception):
@@ -62,6 +63,14 @@ class Parser(argparse.ArgumentParser):
             hint = f"; the program's own arguments follow after --: -- {' '.join(words)}"
         self.error(f"unrecognized arguments: {' '.join(words)}{hint}")
 
+    def leaves(self) -> Iterator[Parser]:
+        """Yield the parsers of all commands, or this one if it has none."""
+        groups = [action.choices for action in self._actions if isinstance(action.choices, dict)]
+        if not groups:
+            yield self
+        for command in (command for group in groups for command in group.values()):
+            yield from command.leaves()
+
     def actions(self) -> Iterator[argparse.Action]:
         """Yield argparse's arguments of the parser, and of its commands in place of the choice of a command."""
         for action in self._actions:
@@ -94,6 +103,11 @@ def command(group: Any, name: str, run: Callable[[argparse.Namespace], int], tex
     parser.set_defaults(run=run, parser=parser)
     parser.add_argument("--json", action="store_true", help="write one JSON document, also of an error")
     return parser
+
+
+def complain(message: object) -> None:
+    """Write a message of the command on standard error."""
+    print(f"{red('cudakit:', sys.stderr)} {message}", file=sys.stderr)
 
 
 def byte_count(text: str) -> int:

@@ -13,7 +13,7 @@ from cudakit import reports
 from cudakit.cli import kernels, supervised
 from cudakit.cli.parsers import Parser, command
 from cudakit.errors import CudakitError
-from cudakit.types.shown import counted
+from cudakit.types.shown import counted, red
 
 if TYPE_CHECKING:
     from cudakit.adapters.program import Program, Ran
@@ -171,7 +171,7 @@ def _check(options: argparse.Namespace) -> int:
             print(str(fault).replace(folder, ""))
         kernels = ran.report.kernels.values()
         launches = sum(kernel.launches for kernel in kernels)
-        verdict = counted(len(ran.faults), "fault") if ran.faults else "nothing wrong was found"
+        verdict = red(counted(len(ran.faults), "fault"), sys.stdout) if ran.faults else "nothing wrong was found"
         launched = f"{launches} launch{'' if launches == 1 else 'es'}"
         print(f"{counted(len(kernels), 'kernel')}, {launched}: {verdict}.")
     return reports.status_of(options.problems)

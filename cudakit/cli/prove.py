@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cudakit import reports
 from cudakit.cli.parsers import command
 from cudakit.cli.programs import add_program, program_of
-from cudakit.errors import CudakitError
+from cudakit.errors import CudakitError, Details, named
 
 if TYPE_CHECKING:
     from cudakit.adapters.program_proofs import ProgramProof
@@ -46,7 +47,11 @@ def _prove(options: argparse.Namespace) -> int:
     verdicts, records = [], []
     for proof in proofs:
         verdicts.append(bool(proof))
-        records.append(proof.to_json())
+        records.append(record := proof.to_json())
+        for finding in record.get("findings", ()):
+            details = Details(**named(record["kernel"]), file=finding["file"], line=finding["line"])  # type: ignore[arg-type]  # names alone
+            text = f"{finding['verdict']}: {finding['text']}"
+            options.problems.append(reports.problem_of("unproved", text, details, fact=finding["kind"]))
         if not options.json:
             print(proof, flush=True)
     options.result = {"proofs": records}

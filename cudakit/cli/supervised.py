@@ -25,7 +25,7 @@ from types import FrameType
 from typing import Any, Final, NoReturn
 
 from cudakit import reports, system
-from cudakit.cli.parsers import Parser, byte_count
+from cudakit.cli.parsers import Parser, byte_count, complain
 from cudakit.errors import Details, named
 from cudakit.streams.witnesses import Witness, Work, is_own, witnessing
 
@@ -147,7 +147,7 @@ def supervise(options: argparse.Namespace, words: list[str]) -> int:
     if document is None or reached or status < 0:
         status = reports.status_of(problems)
         if problems:
-            print(f"cudakit: {problems[-1]['text']}", file=sys.stderr)
+            complain(problems[-1]["text"])
         document = {**reports.document(problems, status, command), **_own_keys(document)}
     elif options.json:
         status = document["status"]

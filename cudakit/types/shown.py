@@ -6,9 +6,10 @@ The HTML is small and runs no script; all text in it is escaped. `ShownSignature
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from inspect import Parameter, Signature
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TextIO, TypeAlias
 
 _MOST_ROWS = 50
 _MOST_CHARACTERS = 200
@@ -182,6 +183,16 @@ def apart(parameters: Iterable[Parameter]) -> list[Parameter]:
         by_name[name] = parameter
     names = {id(parameter): name for name, parameter in by_name.items()}
     return [parameter.replace(name=names[id(parameter)]) for parameter in originals]
+
+
+def is_coloured(stream: TextIO) -> bool:
+    """Return whether text on a stream may have colours: on a terminal, unless ``NO_COLOR`` is set."""
+    return stream.isatty() and not os.environ.get("NO_COLOR")
+
+
+def red(words: str, stream: TextIO) -> str:
+    """Return words in red for a stream that is a terminal, else unchanged."""
+    return f"\x1b[31m{words}\x1b[0m" if is_coloured(stream) else words
 
 
 def keywords(options: dict[str, Any]) -> Iterable[Parameter]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -324,6 +325,35 @@ class TestErrors:
         error = capsys.readouterr().err
         assert f"{path} is CUDA C++, and cudakit {command} runs a Python program" in error
         assert f"cudakit {command} program.py. cudakit prove {path} needs no program" in error
+
+
+def test_colours_are_for_terminals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["check", str(tmp_path / "no.py")]) == 6
+    assert capsys.readouterr().err.startswith("cudakit: there is no program")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    for setting, start in (("", "\x1b[31mcudakit:\x1b[0m there"), ("1", "cudakit: there")):
+        monkeypatch.setenv("NO_COLOR", setting)
+        assert cli.main(["check", str(tmp_path / "no.py")]) == 6
+        assert capsys.readouterr().err.startswith(start)
+
+
+def test_every_command_has_examples_that_it_can_read() -> None:
+    whole = cli.parser()
+    count = 0
+    for command in whole.leaves():
+        lines = [line.strip() for line in (command.epilog or "").splitlines() if line.startswith("  cudakit ")]
+        assert lines, command.prog
+        assert "--json" in command.format_usage()
+        for line in lines:
+            assert line.startswith(command.prog)
+            words = shlex.split(line.partition(" > ")[0])[1:]
+            end = words.index("--") if "--" in words else len(words)
+            entry_options = whole.parse_known_args(words[:end])[1] if words[0] != "run" else []
+            assert entry_options == []
+            count += 1
+    assert count > 20
 
 
 class TestCompletion:

@@ -17,7 +17,7 @@ from cudakit.emulator.counters.page import Row, annotated, kernel_table, page
 from cudakit.emulator.counters.tally import Kernel, Record, Tally
 from cudakit.emulator.streams.stream import EVERYWHERE, EmulatedStream
 from cudakit.errors import ArgumentError
-from cudakit.types.shown import Part, Reported
+from cudakit.types.shown import Part, Reported, is_coloured
 
 
 class _Counted:
@@ -183,7 +183,7 @@ class Report(Reported, _Counted):
         colour : bool, optional
             Whether hot lines are coloured. Default: True if standard output is a terminal and ``NO_COLOR`` is not set.
         """
-        return annotated(self.lines, sys.stdout.isatty() and "NO_COLOR" not in os.environ if colour is None else colour)
+        return annotated(self.lines, is_coloured(sys.stdout) if colour is None else colour)
 
     def to_json(self) -> str:
         """Return all counts, by kernel and line, and the advice, as JSON."""
