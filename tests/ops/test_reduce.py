@@ -129,7 +129,7 @@ def test_the_other_ops(xp: Any, op: str, dtype: str) -> None:
     elif op == "norm":
         check(norm(x, 1), np.linalg.norm(w.astype(complex), axis=1), real, bound(kept, 40, scale))
     elif op == "norm of one":
-        check(norm(x, 1, ord=1), np.linalg.norm(w.astype(complex), 1, axis=1), real, bound(kept, 40, scale))
+        check(norm(x, 1, ord=np.int64(1)), np.linalg.norm(w.astype(complex), 1, axis=1), real, bound(kept, 40, scale))
     elif op == "greatest norm":
         check(norm(x, 1, ord=np.inf), np.linalg.norm(w.astype(complex), np.inf, axis=1), real, bound(kept, 4, scale))
     else:
@@ -229,7 +229,7 @@ def test_extrema_of_any_shape_strides_and_axes(xp: Any, drawing: tuple[Any, ...]
     "start, size",
     [0, 1],
     [0, 1, 3, 511, 512, 513, 2048, 16384, 16385, 100_003],
-    quick=lambda start, size: size in (0, 1, 3, 513, 16_385) and start == (size > 1),
+    quick=lambda start, size: size in (0, 1, 513, 16_385) and start == (size > 1),
 )
 def test_sizes_and_unaligned_starts(xp: Any, size: int, start: int) -> None:
     host = drawn(size + start, F4)
@@ -468,10 +468,10 @@ def test_the_same_bits_on_every_run_and_stream(stream: Any, xp: Any) -> None:
     ("first", "second"),
     [
         ("f4", "f4"),
-        ("i1", "f4"),
+        ("i1", "i1"),
         *(
             pytest.param(*each.split(), marks=pytest.mark.slow)
-            for each in ("? ?", "i1 i1", "u2 i2", "i4 i4", "u8 u8", "f2 f2", "f4 f8")
+            for each in ("? ?", "i1 f4", "u2 i2", "i4 i4", "u8 u8", "f2 f2", "f4 f8")
         ),
     ],
 )
@@ -522,6 +522,7 @@ def test_out_and_stream(stream: Any, xp: Any) -> None:
 
 @pytest.mark.parametrize("shape", [(0,), *slow((0, 3), (3, 0), (0, 0))], ids=str)
 def test_nothing(xp: Any, shape: tuple[int, ...]) -> None:
+    assert reduce.sum(xp.zeros((3, 0), F4), 0).shape == (0,)
     host = np.zeros(shape, F4)
     x = xp.asarray(host)
     for axis in (None, *range(len(shape))):

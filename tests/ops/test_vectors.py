@@ -13,7 +13,7 @@ from support.tiers import in_tiers, slow
 import cudakit as ck
 
 DTYPES = ["?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16"]
-QUICK = ["i1", "f2", "f4"]
+QUICK = ["i1", "f4"]
 
 
 def numbers(*shape: int, dtype: Any = "f4", seed: int = 0) -> np.ndarray:
