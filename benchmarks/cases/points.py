@@ -95,7 +95,7 @@ def _table(outcomes: list[Outcome]) -> str:
         "date": time.strftime("%Y-%m-%d"),
         "driver": _driver(),
     }
-    names = ("choice", "form", "size", "point", "µs", "ratio")
+    names = ("choice", "form", "size", "point", "ratio")
     found = (outcome.to_dict() for outcome in outcomes)
     rows = [json.dumps({name: row[name] for name in names}, ensure_ascii=False) for row in found]
     text = json.dumps(head, ensure_ascii=False)[:-1]

@@ -257,7 +257,6 @@ def test_each_row_of_a_table_answers_a_call_and_is_a_gain() -> None:
                 continue
             assert row["point"] in _answers(case, dtype, size)[question].space(), row
             assert row["ratio"] >= tuning.WORTH
-            assert row["µs"][0] > row["µs"][1]
 
 
 @pytest.mark.parametrize(
