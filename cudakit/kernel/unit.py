@@ -21,7 +21,7 @@ import numpy as np
 
 from cudakit.errors import ArgumentError, CompileError
 from cudakit.jit.bundle.used import note
-from cudakit.jit.cache.stages import compiled_of, complete_parameters, declarations_of
+from cudakit.jit.cache.stages import bundled_code_of, compiled_of, complete_parameters, declarations_of
 from cudakit.jit.launch.code_place import CodePlace, Ready
 from cudakit.jit.load.image import Image, Variables
 from cudakit.jit.signature.signature import Declarations
@@ -147,7 +147,13 @@ class Unit:
         return place.adapted(specialization)
 
     def prepare(self, specializations: Iterable[Specialization]) -> None:
-        """Compile specializations together; loading the first of them loads the others too."""
+        """Compile specializations together; loading the first of them loads the others too.
+
+        Those that a bundle has are left out.
+        """
+        specializations = [
+            specialization for specialization in specializations if bundled_code_of(specialization) is None
+        ]
         with self.lock:
             self._ahead += specializations
             for place in {_together(specialization) for specialization in self._ahead}:

@@ -37,7 +37,7 @@ def code_of(specialization: Specialization, bundles: InUse) -> Compiled | None:
         if base is None:
             break
         try:
-            for target, arch in _candidates(specialization, file.manifest["targets"]):
+            for target, arch in _candidates(specialization, file.manifest.get("targets", ())):
                 entry = file.read(CODE, key_of(base, target, arch))
                 if entry is not None:
                     other = _other_header(specialization, entry, bundles)
