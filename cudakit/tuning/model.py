@@ -5,6 +5,8 @@ The model is a Gaussian process on ranks of values (Rasmussen and Williams, Gaus
 of Global Optimization 13, 1998). A point without a result counts as measured with its expected value, so several can
 be asked for at a time.
 
+Half of the variance is of each parameter alone (Duvenaud, Nickisch and Rasmussen, NeurIPS 2011), half of all together.
+
 A value's features are general: a number's logarithm, whether it is a power of two, and which value it is. Names mean
 nothing. The first weights of the features fit recorded kernels well; they are adapted to the results.
 """
@@ -25,7 +27,7 @@ from cudakit.tuning.strategy import Strategy, latin_order
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.intp]
 #: Points of the Latin hypercube that is measured first.
-FIRST = 14
+FIRST = 20
 #: How much farther a point of the hypercube is for each value that is no power of two, of a parameter that has some.
 ODD = 0.3
 #: Results that the model learns from: the best half of them, and the latest.
@@ -36,6 +38,8 @@ CANDIDATES = 600
 CENTRES = 5
 #: Changes of the weights that are tried after a result.
 TRIALS = 3
+#: Share of the variance that is of each parameter alone: few results then tell what a value is worth anywhere.
+ALONE = 0.5
 #: Variance of a result's rank by noise, as a share of all variance.
 NOISE = 1e-3
 #: Values of a parameter, up to which each value is a feature by itself.
@@ -56,6 +60,9 @@ class Model(Strategy):
         self._axes = [axis for axis, _, _ in features]
         self._features = [feature for _, feature, _ in features]
         self._first = np.array([weight for _, _, weight in features])
+        axes = np.repeat(self._axes, [feature.shape[1] for feature in self._features])
+        #: Which columns of `_places` are of a parameter.
+        self._groups = [axes == axis for axis in dict.fromkeys(self._axes)]
         self._weights = self._first
 
     def _next(self, count: int) -> Numbers:
@@ -74,7 +81,7 @@ class Model(Strategy):
         pending = np.flatnonzero(~self.is_open & np.isnan(self.results))
         points = np.concatenate([candidates, pending, numbers]).astype(np.intp)
         places = self._places(self._weights, points)
-        parts = kernel(places, self._places(self._weights, learned)) @ np.linalg.inv(factor).T
+        parts = kernel(places, self._places(self._weights, learned), self._groups) @ np.linalg.inv(factor).T
         means, variances = parts @ scores, 1 - np.einsum("ij,ij->i", parts, parts)
         scale = scores @ scores / len(learned) or 1.0
         is_left = np.arange(len(points)) < len(candidates)
@@ -82,7 +89,7 @@ class Model(Strategy):
         expected = np.flatnonzero(~is_left).tolist()
         while True:
             for index in expected:  # its result will be learned: less is left to learn near it
-                column = kernel(places, places[index : index + 1])[:, 0] - parts @ parts[index]
+                column = kernel(places, places[index : index + 1], self._groups)[:, 0] - parts @ parts[index]
                 column /= math.sqrt(max(variances[index], 0) + NOISE)
                 parts, variances = np.column_stack([parts, column]), variances - column**2
             is_left[np.isin(points, numbers)] = False
@@ -137,7 +144,8 @@ class Model(Strategy):
     def _fit(self, weights: Floats, learned: Numbers, ranks: Floats) -> tuple[Floats, Floats, float]:
         """Return the Cholesky factor, its inverse times the ranks, and the logarithm of the likelihood."""
         places = self._places(weights, learned)
-        factor: Floats = np.linalg.cholesky(kernel(places, places) + NOISE * np.eye(len(learned))).astype(np.float64)
+        noisy = kernel(places, places, self._groups) + NOISE * np.eye(len(learned))
+        factor: Floats = np.linalg.cholesky(noisy).astype(np.float64)
         scores: Floats = np.linalg.solve(factor, ranks).astype(np.float64)
         fit = len(learned) * math.log(scores @ scores / len(learned) + 1e-12) / 2 + np.log(np.diag(factor)).sum()
         return (
@@ -175,10 +183,22 @@ def scaled(numbers: NDArray[Any]) -> Floats:
     return column.reshape(-1, 1)
 
 
-def kernel(places: Floats, others: Floats) -> Floats:
-    """Return the correlation of places: Matérn's kernel with ν = 3/2."""
+def kernel(places: Floats, others: Floats, groups: Sequence[NDArray[np.bool_]]) -> Floats:
+    """Return the correlation of places: a part of each group of columns alone, and a part of all columns together."""
+    squares = [distances(places[:, group], others[:, group]) for group in groups]
+    alone = np.mean([matern(part) for part in squares], axis=0)
+    return np.asarray(ALONE * alone + (1 - ALONE) * matern(np.sum(squares, axis=0)))
+
+
+def distances(places: Floats, others: Floats) -> Floats:
+    """Return the squares of the distances between places."""
     squares = (places**2).sum(axis=1)[:, None] + (others**2).sum(axis=1) - 2 * places @ others.T
-    roots = np.sqrt(3 * np.maximum(squares, 0))
+    return np.asarray(np.maximum(squares, 0))
+
+
+def matern(squares: Floats) -> Floats:
+    """Return Matérn's correlation with ν = 3/2 at squares of distances."""
+    roots = np.sqrt(3 * squares)
     return np.asarray((1 + roots) * np.exp(-roots))
 
 

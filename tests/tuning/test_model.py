@@ -79,10 +79,17 @@ def test_the_first_points_are_mostly_powers_of_two_and_differ() -> None:
 
 def test_the_kernel_is_one_at_a_point_and_falls() -> None:
     places = np.array([[0.0], [1.0], [3.0]])
-    values = model.kernel(places, places)
+    values = model.kernel(places, places, [np.array([True])])
     assert np.allclose(np.diag(values), 1)
     root = math.sqrt(3)
     assert np.allclose(values[0], [1, (1 + root) * math.exp(-root), (1 + 3 * root) * math.exp(-3 * root)])
+
+
+def test_half_of_the_kernel_is_of_each_parameter_alone() -> None:
+    """A value of one parameter tells about it, however far the others are."""
+    places = np.array([[1.0, 0.0, 0.0], [1.0, 90.0, 0.0]])
+    groups = [np.array([True, False, False]), np.array([False, True, True])]
+    assert model.kernel(places[:1], places[1:], groups)[0, 0] == pytest.approx(model.ALONE / 2)
 
 
 def test_expected_improvement_is_that_of_a_normal_distribution() -> None:
