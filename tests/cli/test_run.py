@@ -28,7 +28,8 @@ def later():
 number: int = 3
 if __name__ == "__main__":
     main = sys.modules["__main__"]
-    print(__name__, __doc__, __file__, __spec__ and __spec__.name, __package__, __annotations__, sys.argv, sys.path[0])
+    print(__name__, __doc__, __file__, __spec__ and __spec__.name, __package__, sys.argv, sys.path[0])
+    print(globals().get("__annotations__"))  # there are none in Python 3.14
     print(main.__dict__ is globals(), type(__loader__).__name__, __builtins__.__name__, sys.stdin.read())
     print(pickle.loads(pickle.dumps(Point(3))), beside.name, queue.name, os.getcwd())
     warnings.warn("old", DeprecationWarning)
