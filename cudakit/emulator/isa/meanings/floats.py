@@ -67,11 +67,11 @@ def quieted(value: Word) -> Word:
 
 
 def clamped(value: Word) -> Word:
-    """Clamp values to [0, 1], NaN to +0 (``.sat``)."""
-    # Comparisons, so that -0 and NaN both become +0.
-    value = (value > 0).choose(value, 0)
-    unit = ONE[value.type_name]
-    return (value < unit).choose(value, unit)
+    """Clamp values to [0, 1], NaN and -0 to +0 (``.sat``)."""
+    # As integers: some processors' minimum and maximum, which LLVM takes for comparisons, pass a signalling NaN on.
+    bits = value.view(f"s{value.bits}")
+    inside = (bits > 0) & (bits <= INFINITY[value.type_name])
+    return inside.choose(bits.min(ONE[value.type_name]), 0).view(value.type_name)
 
 
 # ── rounding ──
