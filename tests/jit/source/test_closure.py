@@ -507,10 +507,10 @@ def changing(request: nvrtc.Request, change: Callable[[], None], when: str) -> I
     """Make `request` compile with a change between what is looked at before, and NVRTC, or what is looked at after."""
     make = request._compile
 
-    def compile(changes: Any) -> Compiled:
+    def compile(*arguments: Any) -> Compiled:
         if when == "before":
             change()
-        made = make(changes)
+        made = make(*arguments)
         if when == "after":
             change()
         return made
