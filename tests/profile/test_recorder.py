@@ -342,7 +342,7 @@ def test_a_trace_ties_the_current_devices_clock_first(gpu: Gpu, monkeypatch: pyt
     cases = [(False, False, (0, 1)), (True, True, (0, 1)), (True, False, (3, 1)), (True, False, (0, 0))]
     for has_gpu, is_forked, context in (*cases, (True, False, (0, 1))):
         driver = SimpleNamespace(cuCtxGetCurrent=lambda context=context: context)
-        monkeypatch.setattr(trace, "driver", driver)
+        monkeypatch.setattr("cuda.bindings.driver", driver)
         monkeypatch.setattr(trace.devices, "has_gpu", lambda has_gpu=has_gpu: has_gpu)
         monkeypatch.setattr(trace.devices, "is_forked", lambda is_forked=is_forked: is_forked)
         seen = Recorder({}, None, 2)
@@ -370,7 +370,7 @@ def test_events_are_asked_for_in_a_thread_whose_captures_do_not_mind(monkeypatch
     fake = SimpleNamespace(
         CUstreamCaptureMode=mode, cuThreadExchangeStreamCaptureMode=lambda mode: calls.append(mode) or (0, "former")
     )
-    monkeypatch.setattr(trace, "driver", fake)
+    monkeypatch.setattr("cuda.bindings.driver", fake)
 
     def failing() -> None:
         with trace._relaxed():
