@@ -26,8 +26,8 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 #: A wheel or sdist that outgrows this has something in it that was not thought of. (All that is in the wheel is source
-#: text: a fifth more than it had when its largest room, the compiled emulator, was done.)
-MAX_BYTES = {".whl": 1_900_000, ".gz": 5_000_000}
+#: text: 100 kB more than it had when bundles, tables of ops and the command line's documents came.)
+MAX_BYTES = {".whl": 2_000_000, ".gz": 5_000_000}
 VERSION: Any = runpy.run_path(str(ROOT / ".ci" / "version.py"))
 PROGRAM = """
 import sys
