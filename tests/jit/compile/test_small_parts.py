@@ -73,8 +73,8 @@ def test_what_a_driver_is_given_of_a_tile_kernel(monkeypatch: pytest.MonkeyPatch
         def _replace(self, target: str) -> Any:
             return Wanted(target=target, options=self.options)
 
-    imported: list[Any] = [None]
-    monkeypatch.setattr(load, "cache_at", lambda where: SimpleNamespace(imported=lambda wanted: imported[0]))
+    bundled: list[Any] = [None]
+    monkeypatch.setattr(load, "bundled_code_of", lambda wanted: bundled[0])
     options = SimpleNamespace(cache=None)
 
     def target(is_here: bool, version: tuple[int, int], asked: str = "cubin") -> str:
@@ -87,7 +87,7 @@ def test_what_a_driver_is_given_of_a_tile_kernel(monkeypatch: pytest.MonkeyPatch
     assert target(False, (13, 5)) == target(False, (14, 0)) == "tileir"
     assert target(False, (13, 4)) == "cubin"
     assert target(False, (13, 5), "ptx") == "ptx"
-    imported[0] = "code"
+    bundled[0] = "code"
     assert target(False, (13, 5)) == "cubin"
 
 
@@ -178,9 +178,6 @@ def test_tile_kernels_are_assembled_side_by_side(
             super().__init__(count)
 
     class OfTests:
-        def imported(self, each: Any) -> None:
-            """Nothing is."""
-
         def peek(self, request: Any) -> str:
             return "there"
 
@@ -188,6 +185,7 @@ def test_tile_kernels_are_assembled_side_by_side(
     monkeypatch.setattr(prewarm, "ThreadPoolExecutor", Pool)
     monkeypatch.setattr(prewarm.os, "cpu_count", lambda: cores)
     monkeypatch.setattr(prewarm, "cache_at", lambda where: cache)
+    monkeypatch.setattr(prewarm, "bundled_code_of", lambda each: None)
     monkeypatch.setattr(prewarm, "first_request", lambda each: SimpleNamespace(key=id(each), specialization=each))
     monkeypatch.setattr(prewarm, "as_linked", lambda each: None)
     monkeypatch.setattr(prewarm, "compiled_of", made.append)
