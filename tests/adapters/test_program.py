@@ -73,7 +73,7 @@ def test_a_program_that_is_right(tmp_path: Path) -> None:
 
 def test_a_program_that_is_wrong(tmp_path: Path) -> None:
     done = command(tmp_path, PROGRAM, "check", "app.py", "--", "101")
-    assert done.returncode == 1
+    assert done.returncode == 3
     assert "app.py:9" in done.stdout
     assert "element 100 is past the end" in done.stdout
     done = command(
@@ -81,7 +81,7 @@ def test_a_program_that_is_wrong(tmp_path: Path) -> None:
     )
     assert done.stderr.startswith("2\n"), "what the program prints is no JSON"
     found = json.loads(done.stdout)
-    (fault,) = found["faults"]
+    (fault,) = found["problems"]
     assert (found["ok"], fault["kernel"], Path(fault["file"]).name, fault["line"]) == (False, "scale", "app.py", 9)
 
 
@@ -101,12 +101,12 @@ RACY = PROGRAM.replace(
 @pytest.mark.slow
 def test_a_program_whose_threads_race(tmp_path: Path) -> None:
     done = command(tmp_path, RACY.replace("ones(100", "ones(128"), "check", "app.py", "--", "128")
-    assert done.returncode == 1
+    assert done.returncode == 3
     assert "race" in done.stdout
     assert "app.py:11: " in done.stdout
     assert "1 kernel, 1 launch: 1 fault." in done.stdout
     done = command(tmp_path, RACY.replace("ones(100", "ones(128"), "check", "--json", "app.py", "--", "128")
-    (fault,) = json.loads(done.stdout)["faults"]
+    (fault,) = json.loads(done.stdout)["problems"]
     assert (fault["kind"], fault["line"], Path(fault["file"]).name) == ("race", 11, "app.py")
     done = command(tmp_path, RACY.replace("ones(100", "ones(128"), "inspect", "app.py", "--", "128")
     assert done.returncode == 0, "inspect does not look for them"
@@ -131,11 +131,11 @@ late(ck.stream(), ck.config(2, 64), y, flag)
 def test_further_orders_of_threads(tmp_path: Path) -> None:
     assert command(tmp_path, LATE, "check", "app.py").returncode == 0
     done = command(tmp_path, LATE, "check", "app.py", "--schedules", "20")
-    assert done.returncode == 1
+    assert done.returncode == 3
     assert "switch is enough" in done.stdout
     done = command(tmp_path, LATE, "check", "--json", "--schedules=20", "app.py")
-    (fault,) = json.loads(done.stdout)["faults"]
-    assert (fault["kind"], fault["line"], len(fault["schedule"])) == ("error", 9, 2)
+    (fault,) = json.loads(done.stdout)["problems"]
+    assert (fault["kind"], fault["line"], len(fault["schedule"])) == ("fault", 9, 2)
 
 
 def test_arguments_of_the_program_without_dashes(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_programs_of_cupy(tmp_path: Path) -> None:
     assert "cupy.nditer is not here: without a GPU cudakit puts NumPy in CuPy's place" in done.stdout
     assert "4 kernels, 4 launches: nothing wrong was found." in done.stdout
     done = command(tmp_path, OF_CUPY.replace("x.size))", "101))"), "check", "app.py")
-    assert done.returncode == 1
+    assert done.returncode == 3
     assert "app.py:7" in done.stdout
 
 
@@ -212,7 +212,7 @@ def test_programs_of_numba(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 kernels, 3 launches: nothing wrong was found." in done.stdout
     done = command(tmp_path, OF_NUMBA.replace("    cuda.syncthreads()\n", ""), "check", "app.py")
-    assert done.returncode == 1
+    assert done.returncode == 3
     assert "reverse: app.py:20: race" in done.stdout.replace(f"{tmp_path}/", "")
     unset = OF_NUMBA + "axpy[1, 128](1.0, cuda.device_array(128, np.float32), y)"
     done = command(tmp_path, unset, "check", "app.py")
@@ -425,9 +425,9 @@ def test_the_programs_own_status(tmp_path: Path, status: int) -> None:
 @pytest.mark.slow
 def test_what_cannot_be_run(tmp_path: Path) -> None:
     done = command(tmp_path, "", "check", "no.py")
-    assert (done.returncode, done.stderr) == (1, "cudakit: there is no program no.py\n")
+    assert (done.returncode, done.stderr) == (6, "cudakit: there is no program no.py\n")
     done = command(tmp_path, "", "debug", "no.py:3")
-    assert (done.returncode, done.stderr) == (1, "cudakit: there is no program no.py\n")
+    assert (done.returncode, done.stderr) == (6, "cudakit: there is no program no.py\n")
     done = command(tmp_path, "1 / 0", "check", "app.py")
     assert done.returncode == 1
     assert "ZeroDivisionError" in done.stderr

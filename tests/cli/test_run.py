@@ -146,7 +146,7 @@ def test_modules_folders_archives_links_and_texts(tmp_path: Path) -> None:
         expected = run(tmp_path, *words)
         assert cudakit(tmp_path, *words) == expected, words
     assert cudakit(tmp_path, "-m", "pack.missing") == (1, "", "cudakit: there is no module pack.missing\n")
-    assert cudakit(tmp_path, "missing.py") == (1, "", "cudakit: there is no program missing.py\n")
+    assert cudakit(tmp_path, "missing.py") == (6, "", "cudakit: there is no program missing.py\n")
     assert cudakit(tmp_path)[0] == 2
 
 
