@@ -15,7 +15,8 @@ import cudakit as ck
 from cudakit.bundles import spec
 from cudakit.bundles.build import build
 from cudakit.bundles.record import lacking, text_of
-from cudakit.jit.bundle.used import recording
+from cudakit.jit.bundle.used import Use, recording
+from cudakit.types.arguments import Evidence
 
 SCALE = """template <typename T>
 __global__ void scale(T* x, T by, int n) {
@@ -138,3 +139,32 @@ def test_a_spec_in_python_takes_kernels_too(tmp_path: Path) -> None:
     assert [m.name_expression for m in made] == ["scale<float>", "scale<int>", "scale<double>"]
     assert {m.source.name for m in made} == {"/dev/null/s.cu"}
     assert {m.options.bundle for m in made} == {None}
+
+
+def test_a_row_makes_the_kernel_again(tmp_path: Path) -> None:
+    struct = np.dtype(
+        {"names": ["by", "n", "more"], "formats": ["f4", "i4", ("f4", (2, 3))], "offsets": [4, 0, 16], "itemsize": 48}
+    )
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "scale.cu").write_text(SCALE)
+    options = ck.CompileOptions(include_paths=[str(tmp_path / "inc")], defines={"V": "1"})
+    scale = ck.Kernel.from_file(tmp_path / "sub" / "scale.cu", options=options)
+    first = ck.Kernel("template <typename T> __global__ void first(T p, float* x) { x[0] = p.by; }")
+    matrix, value = Evidence("array", "x", np.dtype("f4"), rank=2), Evidence("scalar", "p", struct)
+    weak = Evidence("weak", "2", python_type=int)
+    uses = [
+        Use(scale.specialization(("f4", 2), None, None, arch="sm_90"), (matrix, weak, weak)),
+        Use(first.specialization(struct, None, arch="sm_90"), (value, weak)),
+    ]
+    text, left = text_of(uses, tmp_path / "sub", ["sm_80"])
+    assert left == []
+    document = tomllib.loads(text)
+    assert document["archs"] == ["sm_80"]
+    rows = document["kernels"]
+    assert rows[0]["file"] == "scale.cu"
+    assert rows[0]["options"] == {"include_paths": ["../inc"], "defines": {"V": "1"}}
+    (table, nothing) = rows[1]["types"]
+    assert (table["offsets"], table["itemsize"], nothing) == ([4, 0, 16], 48, "")
+    path = tmp_path / "sub" / "kernels.toml"
+    path.write_text(text)
+    assert lacking(uses, path) == []
