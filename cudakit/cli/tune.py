@@ -34,6 +34,12 @@ def add(commands: Any) -> None:
         help="what is least: time or energy; on the emulator a counter; the first leads the search",
     )
     tune.add_argument("--seed", type=int, metavar="N", help="seed of the strategy; default: 0")
+    tune.add_argument(
+        "--candidates",
+        type=Path,
+        metavar="FILE",
+        help="write each candidate as it is measured, a line of JSON each; /dev/stdout shows them at once",
+    )
     tune.add_argument("--list", action="store_true", help="list the kept results")
     tune.add_argument("--export", dest="export_to", type=Path, metavar="FILE", help="write the kept results to a file")
     tune.add_argument("--import", dest="import_from", type=Path, metavar="FILE", help="merge results of a file")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 import runpy
 import sys
 from collections.abc import Callable
@@ -95,11 +96,17 @@ def _list(folder: Records, options: argparse.Namespace) -> int:
 
 
 def progress_of(options: argparse.Namespace) -> Callable[[Progress], None]:
-    """Return a function that draws a bar, and adds each candidate to the command's document."""
+    """Return a function that draws a bar, and adds each candidate to the command's document and file of candidates."""
     candidates = options.result["candidates"] = []
+    path: Path | None = options.candidates
+    if path is not None:
+        path.write_bytes(b"")
 
     def progress(step: Progress) -> None:
         candidates.append(dataclasses.asdict(step.candidate))
+        if path is not None:
+            with path.open("a", encoding="utf-8") as file:
+                print(json.dumps(candidates[-1], default=str), file=file)
         _bar(step)
 
     return progress

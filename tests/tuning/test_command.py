@@ -36,8 +36,11 @@ def test_a_kernel_of_a_file_is_tuned_listed_exported_and_imported(
     app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervised, "is_needed", lambda options: False)
-    assert main(["tune", f"{app}:twice", "--sizes", "100,200", "--json"]) == 0
+    lines = tmp_path / "candidates.jsonl"
+    lines.write_text("of a former run\n")
+    assert main(["tune", f"{app}:twice", "--sizes", "100,200", "--json", "--candidates", str(lines)]) == 0
     document = json.loads(capsys.readouterr().out)
+    assert list(map(json.loads, lines.read_text().splitlines())) == document["candidates"]
     assert [candidate["state"] for candidate in document["candidates"]] == ["right"] * 4
     assert [row["size"] for row in document["sizes"]] == [100, 200]
     assert main(["tune", f"{app}:twice", "--budget", "1"]) == 0
