@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import os
 import sys
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any
 import pytest
 
 import cudakit as ck
+from cudakit import reports
 from cudakit.adapters import program
 from cudakit.adapters.program import Program, Ran, debug, examine, fault_of
 from cudakit.emulator.checks.findings import Finding
@@ -42,6 +41,10 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return found
 
 
+def is_ok(ran: Ran) -> bool:
+    return bool(reports.document(ran.problems, ran.status)["ok"])
+
+
 def written(folder: Path, text: str) -> Path:
     path = folder / "app.py"
     path.write_text(text)
@@ -54,7 +57,7 @@ def test_a_program_has_its_arguments_and_its_folder(tmp_path: Path, seen: list[A
     assert seen == [([str(tmp_path / "app.py"), "100"], str(tmp_path), "__main__", 200)]
     assert (list(sys.argv), list(sys.path)) == before
     assert (ran.faults, ran.status, [*ran.report.kernels]) == ((), 0, ["scale"])
-    assert json.loads(ran.to_json("app.py"))["ok"]
+    assert is_ok(ran)
 
 
 def test_threads_of_a_program_are_waited_for(tmp_path: Path, seen: list[Any]) -> None:
@@ -69,8 +72,8 @@ def test_what_ends_a_program_is_a_fault(tmp_path: Path, seen: list[Any]) -> None
     assert (fault.kind, fault.kernel, Path(fault.file).name, fault.line) == ("error", "scale", "app.py", 9)
     assert str(fault) == fault.text
     assert (seen, ran.status) == ([], 0)
-    found = json.loads(ran.to_json(str(tmp_path / "app.py")))
-    assert (found["program"], found["ok"], found["faults"][0]["line"]) == (str(tmp_path / "app.py"), False, 9)
+    (problem,) = ran.problems
+    assert (is_ok(ran), problem["kind"], problem["line"]) == (False, "access", 9)
 
 
 def test_races_are_looked_for_where_it_is_checked(tmp_path: Path, seen: list[Any]) -> None:
@@ -89,24 +92,25 @@ def test_the_programs_own_status(tmp_path: Path, code: str, status: int, capsys:
     ran = examine(Program(written(tmp_path, f"raise SystemExit({code})")))
     assert (ran.status, ran.faults) == (status, ())
     assert capsys.readouterr().err == ("said\n" if status == 1 and code != "True" else "")
-    assert json.loads(ran.to_json("app.py"))["ok"] == (status == 0)
+    assert is_ok(ran) == (status == 0)
 
 
 @pytest.mark.parametrize(
-    ("change", "words", "line"),
+    ("change", "category", "words", "line"),
     [
-        (('np.ones(100, "f4")', "np.ones(100)"), "parameter x (float*) takes elements of float32, got", 12),
-        (("*= 2;", "*= two;"), 'identifier "two" is undefined', 9),
-        (("ck.config(1, 128)", "ck.config(1, 2048)"), "1024", 12),
+        (('np.ones(100, "f4")', "np.ones(100)"), "argument", "parameter x (float*) takes elements of float32, got", 12),
+        (("*= 2;", "*= two;"), "compile", 'identifier "two" is undefined', 9),
+        (("ck.config(1, 128)", "ck.config(1, 2048)"), "launch", "1024", 12),
     ],
 )
-def test_an_error_of_cudakits_is_a_fault(tmp_path: Path, seen: list[Any], change: Any, words: str, line: int) -> None:
-    """With --json nothing was written."""
+def test_an_error_of_cudakits_is_a_fault(
+    tmp_path: Path, seen: list[Any], change: Any, category: str, words: str, line: int
+) -> None:
     path = written(tmp_path, SCALE.replace(*change))
     ran = examine(Program(path, ("100",)), True)
-    (fault,) = json.loads(ran.to_json(str(path)))["faults"]
-    assert (fault["kind"], fault["file"], fault["line"]) == ("error", str(path), line)
-    assert words in fault["text"]
+    (problem,) = ran.problems
+    assert (problem["kind"], problem["file"], problem["line"]) == (category, str(path), line)
+    assert words in problem["text"]
     # The printed line has the place, once.
     assert str(ran.faults[0]).count(f"app.py:{line}: ") == 1
 
@@ -162,25 +166,16 @@ def test_a_process_that_has_used_a_gpu_runs_no_program(tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize(
-    ("text", "kernel", "file", "line"),
+    ("details", "kernel", "file", "line"),
     [
-        ("scale: it reads (PTX line 12, app.py:9)", "scale", "app.py", 9),
-        ("scale: it reads (PTX line 12, app.py:9, of block 3)", "scale", "app.py", 9),
-        ("scale: it reads (PTX line 12)", "scale", "", 0),
-        ("no place: is said", "", "", 0),
+        ({"kernel": "scale", "file": "app.py", "line": 9}, "scale", "app.py", 9),
+        ({"kernel": "scale"}, "scale", "", 0),
+        ({}, "", "", 0),
     ],
 )
-def test_the_place_that_an_error_tells_of(text: str, kernel: str, file: str, line: int) -> None:
-    assert fault_of(ValueError(text)) == Finding("error", kernel, file, line, "", text)
-
-
-def test_faults_and_status_in_json() -> None:
-    report: Any = SimpleNamespace(to_dict=lambda: {"kernels": 3})
-    fault = Finding("race", "f", "a.cu", 3, "a.cu:5", "two write", 5)
-    found = json.loads(Ran(report, (fault,), 0).to_json("app.py"))
-    assert found == {"program": "app.py", "ok": False, "faults": [dataclasses.asdict(fault)], "kernels": 3}
-    assert not json.loads(Ran(report, (), 2).to_json("app.py"))["ok"]
-    assert json.loads(Ran(report, (), 0).to_json("app.py"))["ok"]
+def test_the_place_that_an_error_tells_of(details: dict[str, Any], kernel: str, file: str, line: int) -> None:
+    error = ck.EmulationError("scale: it reads").detailed(**details)
+    assert fault_of(error) == Finding("error", kernel, file, line, "", "scale: it reads")
 
 
 class Session:

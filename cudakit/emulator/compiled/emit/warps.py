@@ -248,11 +248,12 @@ def _permuted(b: Builder, value: X, at: X) -> X:
 
 @emits("vote", transfer=_of_members)
 def vote(instr: Instruction, b: Builder) -> None:
-    target, _, *rest = instr.operands
+    target, predicate, *rest = instr.operands
     mode = next(m for m in instr.modifiers if m in ("all", "any", "uni", "ballot"))
     text = b.text
     members = _members(instr, b, rest[0] if rest else None)
-    bits = b.bits(_exchanged(instr, b))
+    # The form without a member mask is of older archs, whose lanes exchange values at one place alone.
+    bits = b.bits(_exchanged(instr, b) if rest else b.lanes(b.read(predicate, "pred")))
     bits = text.binary("and", b.spread(bits) if members.is_vector else bits, members)
     if mode == "ballot":
         b.write(target, "b32", value_of(bits))
