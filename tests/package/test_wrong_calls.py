@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support import costs
 from support.json_schema import faults_of
 
 import cudakit as ck
@@ -930,7 +931,8 @@ def test_wrong_call(world: World, case: Wrong) -> None:
     problem = document["problems"][0]
     if problem["kind"] != "compile":
         assert problem["text"] == text
-        assert problem["kind"] == "file" or problem["file"] == __file__
+        # With --budget a function of `support.costs` stands between a call and the compiler.
+        assert problem["kind"] == "file" or problem["file"] in (__file__, costs.__file__)
 
 
 @pytest.mark.parametrize("line", COMMANDS)
