@@ -43,7 +43,7 @@ class Asked:
 
     number: int
     unstorable: str | None = None
-    portable: str | None = None
+    origin: None = None
     closure: Closure | None = NOTHING_READ
 
     @property
