@@ -166,7 +166,7 @@ def _stencils() -> Iterator[Any]:
         (plane, (2**15, 2**15 - 1), {}, (F4,), 4),
     ):
         for aligned, steps in ((True, 1), (False, 1), (True, 3)):
-            yield function._job(dtypes, shape, types, widest, aligned, steps, "emulator")
+            yield function._job(dtypes, shape, types, widest, aligned, steps, "sm_90")
     for function, shape in ((line, (1000,)), (plane, (100, 200)), (two, (10, 10)), (solid, (9, 50, 64))):
         for dtype in (F2, F4, F8):
             array = SimpleNamespace(dtype=dtype, itemsize=dtype.itemsize, shape=shape)
