@@ -162,7 +162,7 @@ def _gpu(section: Section) -> None:
 
 
 def _nvrtc(section: Section) -> None:
-    section["path"] = nvrtc.library_path("nvrtc", "NVRTC, CUDA's compiler,")
+    section["path"] = nvrtc.load_library("nvrtc")
     from cuda.bindings import nvrtc as library
 
     status, major, minor = library.nvrtcVersion()
@@ -174,7 +174,7 @@ def _nvrtc(section: Section) -> None:
 
 
 def _nvjitlink(section: Section) -> None:
-    section["path"] = nvrtc.library_path("nvJitLink", "nvJitLink, CUDA's linker,")
+    section["path"] = nvrtc.load_library("nvJitLink")
     from cuda.bindings import nvjitlink
 
     section["version"] = ".".join(map(str, nvjitlink.version()))

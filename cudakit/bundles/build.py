@@ -48,10 +48,10 @@ def build(path: Path, output: Path) -> int:
     compile_all(together)
     kernels = [_entry(*pair) for pair in zip(specializations, together, strict=True)]
     sources = {specialization.source.digest: specialization.source for specialization in specializations}
-    headers = [header for specialization in specializations for header in _headers(specialization)]
+    texts = [entry for specialization in specializations for entry in _headers(specialization)]
     signatures = [_signature(origin) for origin in sources.values()]
     results = [entry for file in tuned for entry in entries_of(file)]
-    entries = (*kernels, *signatures, *headers, *results)
+    entries = (*kernels, *signatures, *texts, *results)
     bundled.write_bundle(output, entries, _manifest(path, instances, sources.values()))
     return len(kernels)
 

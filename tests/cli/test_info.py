@@ -118,7 +118,7 @@ def test_printed(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("owner", "name", "stand_in", "section", "problem"),
     [
-        (nvrtc, "library_path", raising(CompileError("NVRTC is not here")), "nvrtc", "NVRTC is not here"),
+        (nvrtc, "load_library", raising(CompileError("NVRTC is not here")), "nvrtc", "NVRTC is not here"),
         ("cuda.bindings.nvrtc", "nvrtcVersion", raising(OSError("damaged\n file")), "nvrtc", "damaged file"),
         ("cuda.bindings.nvjitlink", "version", raising(RuntimeError("symbol missing")), "nvjitlink", "symbol missing"),
         (headers, "toolkit_folders", lambda: (), "headers", "no headers of CUDA runtime, CCCL, cuRAND"),

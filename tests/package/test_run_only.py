@@ -43,7 +43,7 @@ for use in (lambda: ck.Kernel("__global__ void f() {{}}"), lambda: ck.ops.sum(x,
         print(error)
 from cudakit.jit.compile import nvrtc
 try:
-    nvrtc.library_path("nvrtc", "NVRTC")
+    nvrtc.load_library("nvrtc")
 except ck.CompileError as error:
     print(error)
 missing = ck.show_config("dicts")["missing"]
@@ -52,7 +52,7 @@ print([entry["command"] for entry in missing])
     words = run(program, ON_MACOS).splitlines()
     assert len(words) == 4
     assert all("tree_sitter is not installed" in line and "pip install 'cudakit[cu13]'" in line for line in words[:2])
-    assert "NVRTC is not installed: pip install 'cudakit[cu13]'" in words[2]
+    assert "NVRTC, CUDA's compiler, is not installed: pip install 'cudakit[cu13]'" in words[2]
     assert "cudakit[cu13]" in words[3]
 
 

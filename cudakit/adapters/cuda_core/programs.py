@@ -30,7 +30,7 @@ from cudakit.adapters.cuda_core.parts import parts
 from cudakit.emulator import face
 from cudakit.errors import CudakitError, shortened
 from cudakit.jit.compile import worker
-from cudakit.jit.compile.nvrtc import library_path
+from cudakit.jit.compile.nvrtc import load_library
 from cudakit.jit.signature.reader import parse as declarations_of
 from cudakit.jit.specialise.specialise import BoundParameter
 from cudakit.kernel.kernel import Kernel as CheckedKernel
@@ -174,7 +174,7 @@ class Program(Closeable):
             flags.append(b"--relocatable-device-code=true")  # code that is linked later keeps its functions
         if not self._options.debug and not self._options.lineinfo:
             flags.append(b"--generate-line-info")  # errors of the emulator name lines
-        path = library_path("nvrtc", "NVRTC, CUDA's compiler,")
+        path = load_library("nvrtc")
         answer = worker.compiled(path, str(self._code), self._options.name or "default_program", flags, names, "PTX")
         if answer.code is None:
             raise CoreCompileError(f"NVRTC_ERROR_COMPILATION: {answer.failure or 'it does not compile'}\n{answer.log}")

@@ -18,7 +18,7 @@ from cudakit.errors import CompileError, TemplateError
 from cudakit.jit.compile import elf, worker
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.compile.elf import demangle
-from cudakit.jit.compile.nvrtc import FORMAT, digest_of, library_path
+from cudakit.jit.compile.nvrtc import FORMAT, digest_of, load_library
 from cudakit.jit.source import headers, source
 from cudakit.jit.source.closure import NOTHING_READ, Closure
 from cudakit.jit.source.source import Source, kind_of
@@ -310,4 +310,4 @@ def linker_identity() -> str:
     """
     if wheels := headers.wheel_versions("nvidia_nvjitlink"):
         return wheels
-    return headers.file_mark(library_path("nvJitLink", "nvJitLink, CUDA's linker,"))
+    return headers.file_mark(load_library("nvJitLink"))

@@ -10,7 +10,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, cached_property, partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from cudakit.errors import CompileError, CompileWarning, TemplateError
 from cudakit.jit.compile import worker
@@ -439,7 +439,7 @@ def _by_nvrtc(
         *options.as_bytes("nvrtc", "ptx" if target == "tileir" else target.replace("object", "cubin")),
         *([b"--enable-tile"] if spec.has_tiles else []),
     ]
-    program = library_path("nvrtc", "NVRTC, CUDA's compiler,"), request.text, request.program_name, flags, names, output
+    program = load_library("nvrtc"), request.text, request.program_name, flags, names, output
     if spec.has_tiles or _nvrtc.at_fork:
         answer, printed = _apart(program)
     elif elsewhere is not None:
@@ -468,15 +468,19 @@ def _by_nvrtc(
     return compiled
 
 
-def library_path(name: str, shown: str) -> str:
-    """Load a CUDA library by the name that cuda.core uses, and return its path. `shown` is its name in the error.
+#: Names of CUDA's libraries in errors.
+_LIBRARIES: Final = {"nvrtc": "NVRTC, CUDA's compiler,", "nvJitLink": "nvJitLink, CUDA's linker,"}
+
+
+def load_library(name: Literal["nvrtc", "nvJitLink"]) -> str:
+    """Load a CUDA library by the name that cuda.core uses, and return its path.
 
     Raises
     ------
     CompileError
         If the library is not installed.
     """
-    missing = f"{shown} is not installed: pip install 'cudakit[cu13]' (or [cu12]), or install a CUDA toolkit"
+    missing = f"{_LIBRARIES[name]} is not installed: pip install 'cudakit[cu13]' (or [cu12]), or install a CUDA toolkit"
     try:
         from cuda import pathfinder
     except ModuleNotFoundError as error:  # on macOS
@@ -624,5 +628,5 @@ def compiler_identity() -> str:
     wheels = headers.compiler_wheels()
     if wheels:
         return wheels
-    library = library_path("nvrtc", "NVRTC, CUDA's compiler,")
+    library = load_library("nvrtc")
     return f"{'.'.join(map(str, _nvrtc_version()))} {headers.file_mark(library)}"
