@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -257,6 +258,37 @@ def test_each_row_of_a_table_answers_a_call_and_is_a_gain() -> None:
                 continue
             assert row["point"] in _answers(case, dtype, size)[question].space(), row
             assert row["ratio"] >= tuning.WORTH
+
+
+def test_the_benchmark_merges_new_rows_into_the_table_of_its_card(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+    points = importlib.import_module("cases.points")
+    file = tmp_path / "h100.json"
+    limits = device_limits("sm_90")._replace(name="NVIDIA H100 80GB HBM3")
+    assert points.table_rows(file, limits.name) == {}
+    for packaged in tunable.FOLDER.glob("*.json"):  # a run that measures nothing changes the head only
+        text = packaged.read_text(encoding="utf-8")
+        file.write_text(text, encoding="utf-8")
+        points.write_table(file, points.table_rows(file, json.loads(text)["card"]), limits, "13000")
+        assert file.read_text(encoding="utf-8").partition("\n")[2] == text.partition("\n")[2]
+    before = points.table_rows(file, limits.name)
+    question, new = next(iter(before)), Question("test", "float32", 20)
+    rows = {
+        asked: {"choice": asked.choice, "form": asked.form, "size": asked.size_class, "point": None, "ratio": 0.5}
+        for asked in (question, new)
+    }
+    points.write_table(file, {**before, **rows}, limits, "13000")
+    after = points.table_rows(file, limits.name)
+    assert after == {**before, **rows}
+    assert [*after] == [*before, new]  # the order of a file is kept
+    assert tunable.Table.read(file).rows[new] is None
+    with pytest.raises(ck.ArgumentError, match=r"expected the table of this card, NVIDIA H200; got that of NVIDIA H1"):
+        points.table_rows(file, "NVIDIA H200")
+    file.write_text('{"card": "NVIDIA H100', encoding="utf-8")  # cut short
+    with pytest.raises(ck.ArgumentError, match=r"h100\.json: expected a table of points or a new file"):
+        points.table_rows(file, limits.name)
 
 
 @pytest.mark.parametrize(
