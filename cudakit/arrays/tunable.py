@@ -124,7 +124,7 @@ class Choice:
         default = tuple(default)
         answer = _tried.get().get(question)
         if answer is None:
-            rows = () if settings.tuning() == "off" else _rows_for(question, device)
+            rows = () if settings.tuning() == "off" else _rows_for(question, device, default_cache().folder)
             answer = next((self.values_of(row) for row in rows if row and self._allows(row, fits)), default)
         watched = _watched.get()
         if watched is not None:
@@ -224,20 +224,20 @@ def tables_for(device: int | str) -> list[Table]:
 
 
 @functools.lru_cache(4096)
-def _rows_for(question: Question, device: int | str) -> tuple[Mapping[str, Any] | None, ...]:
+def _rows_for(question: Question, device: int | str, folder: Path | None) -> tuple[Mapping[str, Any] | None, ...]:
     """Return the points for a question, the best first: a kept one, then the packaged one of the nearest size.
 
-    The nearest table that has a row for the question decides. None is the default: it was measured, and not beaten.
+    The kept one is in `folder`, the cache's. The nearest table that has a row for the question decides. None is the
+    default: it was measured, and not beaten.
     """
     steps = [0, *(sign * step for step in range(1, _REACH + 1) for sign in (-1, 1))]
     near = [question._replace(size_class=question.size_class + step) for step in steps]
     packaged = [table.rows[other] for table in tables_for(device) for other in near if other in table.rows][:1]
-    return (*_kept_rows(near, device), *packaged)
+    return (*_kept_rows(near, device, folder), *packaged)
 
 
-def _kept_rows(questions: Iterable[Question], device: int | str) -> list[Mapping[str, Any]]:
-    """Return the points that the user's tuning kept for a device."""
-    folder = default_cache().folder
+def _kept_rows(questions: Iterable[Question], device: int | str, folder: Path | None) -> list[Mapping[str, Any]]:
+    """Return the points that the user's tuning kept for a device in a folder."""
     if folder is None or not (folder / "tuned").is_dir():
         return []
     from cudakit.tuning.kept import records  # who has tuned nothing has no such folder

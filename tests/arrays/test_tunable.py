@@ -156,6 +156,17 @@ def test_a_kept_row_beats_the_packaged_one_on_its_card_only(
     assert CHOICE.point("float32", 1 << 20, H100, DEFAULT) == DEFAULT
 
 
+def test_another_cache_folder_has_kept_rows_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    question = Question("test", "float32", 20)
+    answers = []
+    for folder, kept in (("a", 128), ("b", 256), ("c", None), ("a", None), ("", None), ("b", None)):
+        monkeypatch.setenv("CUDAKIT_CACHE_DIR", str(tmp_path / folder) if folder else "")
+        if kept is not None:
+            keep_row(question, point(kept), CARDS[H100][0])
+        answers.append(CHOICE.point("float32", 1 << 20, H100, DEFAULT)[0])
+    assert answers == [128, 256, 64, 128, 64, 256]
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"rows": []}', '{"rows": [{"choice": "test"}]}', "\x00\xff"])
 def test_a_damaged_table_is_left_out_with_a_warning(table: Callable[..., None], tmp_path: Path, text: str) -> None:
     table(H100, ("float32", 20, point(128)))
