@@ -85,13 +85,18 @@ class Node(Step):
         super().__init__(name)
         self.handle, self._change = handle, change
         self.foreign = True
+        self._set: Callable[..., tuple[Any]] | None = (
+            getattr(driver, f"cuGraphExec{self.family}NodeSetParams") if self.family else None
+        )
 
     def push(self, executable: Any) -> None:
         """Change the node in an executable graph, for its next launches. Its device must be current."""
-        if self.family:
-            change = getattr(driver, f"cuGraphExec{self.family}NodeSetParams")
-            context = (checked(driver.cuCtxGetCurrent(), "the current context"),) if self.in_context else ()
-            checked(change(executable, self.handle, self._parameters, *context), self._change)
+        if self._set is None:
+            return
+        context = (checked(driver.cuCtxGetCurrent(), "the current context"),) if self.in_context else ()
+        (status,) = result = self._set(executable, self.handle, self._parameters, *context)
+        if status:
+            checked(result, self._change)
 
     def define(self) -> None:
         """Change the node in the graph itself, for graphs that embed it."""
@@ -508,7 +513,7 @@ class DeviceGraph(Executable):
         self._dirty: dict[int, Node] = {}
         # Stream as given and as launched on, and CuPy's current one, with which a launch needs no ordering.
         self._settled: tuple[Any, Any, Any] | None = None
-        runtime, self._cupy_stream = _cupy_calls()
+        runtime, self._cupy_stream = _cupy_calls(self.device_id)
         self._launch_on = functools.partial(runtime.graphLaunch, int(self._handle))
         self._order()
         order().watch(self)
@@ -533,7 +538,10 @@ class DeviceGraph(Executable):
     def _order(self) -> None:
         """Compute what the graph reads and writes, with the present named arrays."""
         capture, spans = self._capture, self._spans
-        spans.update((name, (memory.low, memory.high)) for name, memory in capture.named_arguments.now.items())
+        for name in capture.named_arguments.arrays:
+            memory = capture.named_arguments.memory(name)
+            if memory is not None:
+                spans[name] = memory.low, memory.high
         self._read = tuple(spans[key] for key in capture.reads)
         self._written = tuple(spans[key] for key in capture.writes)
         self._is_stale = False
@@ -543,7 +551,10 @@ class DeviceGraph(Executable):
         if settled is not None and settled[0] is stream and settled[2] is self._cupy_stream():
             if self._dirty:
                 self._push()
-            _run(settled[1])
+            try:
+                settled[1]()
+            except Exception as error:
+                raise _refusal(error) from error
             return
         target = device_stream(stream)
         if target.device_id != self.device_id:
@@ -576,7 +587,10 @@ class DeviceGraph(Executable):
             # able to go on meanwhile. CuPy's call costs the host half as much as the driver's bindings.
             start = functools.partial(self._launch_on, int(target.core.handle))
             with devices.on_device(self.device_id):
-                _run(start)
+                try:
+                    start()
+                except Exception as error:
+                    raise _refusal(error) from error
             if not watched() and devices.device_count() < 2 and ordered.settle(use, self):
                 self._settled = (target.stream, start, current)
             ordered.after(use, (graph, self.reads))
@@ -598,24 +612,18 @@ class DeviceGraph(Executable):
             return path.read_text()
 
 
-def _cupy_calls() -> tuple[Any, Callable[[], Any]]:
+def _cupy_calls(device_id: int) -> tuple[Any, Callable[[], Any]]:
     """Return CuPy's calls of CUDA's runtime, and the function that returns CuPy's current stream."""
     from cupy.cuda import get_current_stream, runtime
 
-    return runtime, get_current_stream
+    # With an explicit device CuPy does not ask the runtime for the thread's current one.
+    single = devices.device_count() < 2
+    return runtime, functools.partial(get_current_stream, device_id) if single else get_current_stream
 
 
-def _run(launch: Callable[[], None]) -> None:
-    """Call `launch`, which launches a graph by CUDA's runtime.
-
-    Raises
-    ------
-    LaunchError
-    """
-    try:
-        launch()
-    except Exception as error:
-        raise LaunchError(f"graph: the driver refused its launch: {error}") from error
+def _refusal(error: Exception) -> LaunchError:
+    """Return the error of a launch that CUDA's runtime refused."""
+    return LaunchError(f"graph: the driver refused its launch: {error}")
 
 
 def _state(stream: Any) -> tuple[int, int, list[Any]]:

@@ -160,8 +160,6 @@ class NamedArguments:
         number.
     arrays : dict of str to Memory
         Memory of the arrays when the graph was captured.
-    now : dict of str to Memory
-        Present memory of the arrays.
 
     Raises
     ------
@@ -179,7 +177,12 @@ class NamedArguments:
             else:
                 self.values[name] = _own(name, value)
         self._check_apart()
-        self.now: dict[str, Memory] = dict(self.arrays)
+        #: Of CuPy's C-contiguous arrays: class, dtype, shape and device, and the bits that are zero in every address.
+        self._likenesses: dict[str, tuple[Any, np.dtype, tuple[int, ...], int | None, int]] = {
+            name: (type(values[name]), values[name].dtype, memory.shape, memory.device, _alignment(memory) - 1)
+            for name, memory in self.arrays.items()
+            if getattr(values[name], "_c_contiguous", False) and _is_of_cupy(values[name])
+        }
 
     def value(self, name: str) -> Any:
         """Return the value of a named argument.
@@ -193,11 +196,26 @@ class NamedArguments:
             raise UnknownNameError(f"graph: no argument is named {shortened(name)}; named at capture: {names}")
         return self.values[name]
 
-    def put(self, name: str, value: Any, memory: Memory | None) -> None:
-        """Set the value of a named argument, and its present memory. `memory` is None for a number."""
-        self.values[name] = value
-        if memory is not None:
-            self.now[name] = memory
+    def memory(self, name: str) -> Memory | None:
+        """Return the present memory of a named array, or None for a number."""
+        return memory_of(self.values[name], self.arrays[name]) if name in self.arrays else None
+
+    def address_of(self, name: str, value: Any) -> int | None:
+        """Return the address of a CuPy array that differs from the captured one in its address only.
+
+        The result is None for other values, which `check` must check.
+        """
+        likeness = self._likenesses.get(name)
+        if likeness is None:
+            return None
+        array_type, dtype, shape, device, unaligned = likeness
+        if value.__class__ is not array_type or value.dtype is not dtype or not value._c_contiguous:
+            return None
+        memory = value.data
+        if value.shape != shape or memory.device_id != device:
+            return None
+        address: int = memory.ptr
+        return None if address & unaligned else address
 
     def _check_apart(self) -> None:
         ranges = sorted((memory.low, memory.high, name) for name, memory in self.arrays.items())
@@ -261,8 +279,8 @@ class NamedArguments:
                 return name
         return None
 
-    def check(self, name: str, value: Any) -> Memory | None:
-        """Check the value for `name` at a launch. Return its memory, or None for a number.
+    def check(self, name: str, value: Any) -> int | None:
+        """Check the value for `name` at a launch. Return its address, or None for a number.
 
         Raises
         ------
@@ -282,18 +300,23 @@ class NamedArguments:
             raise ArgumentError(
                 f"graph: {name} was captured as {captured.words}, got {memory.words}; capture another graph for it"
             )
-        aligned = min(_WIDEST, captured.address & -captured.address)
-        if memory.address % max(1, aligned):
+        aligned = _alignment(captured)
+        if memory.address % aligned:
             raise ArgumentError(
                 f"graph: {name} was captured at a multiple of {aligned} bytes, which kernels may rely on, got one at "
                 f"{memory.address:#x}; copy it, or capture with such an array"
             )
-        return memory
+        return memory.address
 
     def unused(self, used: Iterable[str]) -> list[str]:
         """Return the names that nothing in the graph uses. Empty arrays need no use."""
         empty = {name for name, memory in self.arrays.items() if memory.low == memory.high}
         return sorted(set(self.values) - set(used) - empty)
+
+
+def _alignment(memory: Memory) -> int:
+    """Return the alignment in bytes of captured memory that kernels may rely on: a power of two."""
+    return max(1, min(_WIDEST, memory.address & -memory.address))
 
 
 def _own(name: str, value: Any) -> Any:
@@ -545,12 +568,15 @@ class Executable:
         """Arrays that the graph may write, with the present named arrays."""
         return self._capture.touched(self._capture.writes)
 
-    def change(self, name: str, value: Any, memory: Memory | None) -> None:
-        """Make the nodes that use `name` use `value` from the next launch on. If a node refuses it, none changes."""
+    def change(self, name: str, value: Any, address: int | None) -> None:
+        """Make the nodes that use `name` use `value` from the next launch on. If a node refuses it, none changes.
+
+        `address` is the address of an array, and None for a number.
+        """
         uses = self._uses.get(name, [])
         try:
             for _, write in uses:
-                write(memory.address if memory is not None and self.by_address else value)
+                write(address if address is not None and self.by_address else value)
         except ArgumentError:
             for _, write in uses:
                 write(self._capture.named_arguments.values[name])

@@ -141,7 +141,11 @@ def make_current(device_id: int | None = None) -> bool:
 def on_device(device_id: int) -> contextlib.AbstractContextManager[None]:
     """Return a context manager in which a device is current in this thread. It does nothing if there is one device."""
     make_current(device_id)
-    return contextlib.nullcontext() if device_count() < 2 else _switched(device_id)
+    return _HERE if device_count() < 2 else _switched(device_id)
+
+
+#: A context manager that does nothing, made once.
+_HERE = contextlib.nullcontext()
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ import pytest
 import cudakit as ck
 from cudakit.graphs import device_capture
 from cudakit.graphs.device_capture import DeviceCapture, DeviceGraph
-from cudakit.graphs.recording import Memory, NamedArguments
+from cudakit.graphs.recording import NamedArguments
 from cudakit.streams import devices, streams, witnesses
 from cudakit.streams import order as order_module
 from cudakit.streams.order import Order
@@ -97,7 +97,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, known_streams: dict[int, Stream]) 
     monkeypatch.setattr(driver, "cuGraphInstantiate", lambda graph, flags: (GOOD, 99 + flags))
     monkeypatch.setattr(driver, "cuGraphExecDestroy", lambda handle: (GOOD,))
     runtime = SimpleNamespace(graphLaunch=launch)
-    monkeypatch.setattr(device_capture, "_cupy_calls", lambda: (runtime, lambda: SimpleNamespace(ptr=10)))
+    monkeypatch.setattr(device_capture, "_cupy_calls", lambda device: (runtime, lambda: SimpleNamespace(ptr=10)))
     monkeypatch.setattr(driver, "cuStreamEndCapture", end)
     monkeypatch.setattr(streams, "is_captured", lambda handle: known_streams[handle].number != 0)
     monkeypatch.setattr(streams, "_open", {})
@@ -510,8 +510,7 @@ def test_only_the_nodes_that_use_a_changed_name_are_changed_at_the_driver(
     graph.launch(stream, None)
     assert [len(node.told) for node in nodes] == [1, 0, 0], "it stays"
     assert stand_in == [("launch", 99, 10)] * 2
-    memory = Memory(640, 640, 672, np.dtype("f8"), (4,), (8,), 0)
-    graph.change("x", object(), memory)
+    graph.change("x", object(), 640)
     assert (nodes[0].values[-1], nodes[2].values[-1]) == (640, 640), "an array goes to a node as its address"
 
 
@@ -524,7 +523,8 @@ def test_a_value_that_a_node_refuses_changes_nothing(graph: DeviceGraph, nodes: 
 
 def test_who_else_uses_a_named_array_may_read_and_write_it(graph: DeviceGraph) -> None:
     (read,), (written,) = graph._read, graph._written
-    named = graph._capture.named_arguments.now["x"]
+    named = graph._capture.named_arguments.memory("x")
+    assert named is not None
     assert read == written == (named.low, named.high)
 
 
