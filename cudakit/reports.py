@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import linecache
+import re
 import sysconfig
 import traceback
 from collections.abc import Iterable, Mapping
@@ -155,6 +156,8 @@ def problems_of(error: BaseException | Finding | Iterable[Finding], program: str
     category = category or ("error" if hasattr(cause, "details") else "exception")
     if isinstance(cause, OSError) and cause.filename is None:
         category = "exception"
+    if isinstance(cause, ArgumentError | TemplateError | LaunchError) and not (details.expected or details.got):
+        details = details.filled(parts_of(_text(cause)))
     if not details.file:
         details = details.filled(_place(cause, program) or _place(error, program))
     if diagnostics:
@@ -162,6 +165,89 @@ def problems_of(error: BaseException | Finding | Iterable[Finding], program: str
         return [problem_of(category, d.text, d.filled(shared), type(error).__name__) for d in diagnostics]
     extra = {"status": _exit_status(cause)} if isinstance(cause, SystemExit) else {}
     return [problem_of(category, _text(error), details, type(error).__name__, **extra)]
+
+
+#: Quoted and bracketed parts of a message: values, in which no words of the message are looked for.
+_QUOTED: Final = re.compile(r"""(?<![\w)\]])'(?:[^'\\]|\\.)*'(?!\w)|"(?:[^"\\]|\\.)*\"""")
+_BRACKETED: Final = re.compile(r"\([^()\[\]{}]*\)|\[[^()\[\]{}]*\]|\{[^()\[\]{}]*\}")
+#: First words of advice.
+_WORDS_OF_ADVICE: Final = (
+    r"(?:allocate|ask|call|cast|convert|copy|debug|drop|fill|give|install|leave|let|make|move|name|number|pass|put|say|"
+    r"take|use|write)\b"
+)
+_GOT: Final = re.compile(r"[,;] got ")
+_CLAUSE_END: Final = re.compile(rf"; |: (?={_WORDS_OF_ADVICE})|$")
+_EXPECTED: Final = re.compile(
+    r"(?:^|[:;,] )(?:expected|(?:it|they) (?:takes?|must be|must|is|are|has|have)|the limit is) "
+    r"| is (?:not (?=one of)|none of )"
+)
+_IS_EXPECTED: Final = re.compile(r"(?:.*: )?(?P<what>.*?) (?:is|are) expected")
+#: The verb of a clause that says what must be, and of one that says it, or what is there.
+_MUST: Final = re.compile(r"(?<!cannot) (?:must be|must have|may be|takes?|needs?|holds?) (?!no )")
+_IS: Final = re.compile(r" (?:is|are|has|have) ")
+_SUBJECT: Final = re.compile(r"(?!there\b|it\b)[A-Za-z_]\w*")
+_ADVICE: Final = re.compile(_WORDS_OF_ADVICE)
+#: A clause that is a rule, such as "indices are integers".
+_RULE: Final = re.compile(r"(?:[^\s,:]+ ){1,4}(?:is|are|has|have|holds?|takes?) (?!no )")
+#: Words of the subject of a verb, and before a colon in front of a parameter, at most.
+_MOST_WORDS: Final = 4
+
+
+def parts_of(message: str) -> dict[str, str]:
+    """Return the details that the form of a message shows: parameter, expected, got and advice.
+
+    The forms are those of cudakit's errors: "where: parameter is …, got …; advice", with "must be", "takes" or
+    "expected" in place of "is", and "parameter is …; expected …". A part that is not certain is left out.
+    """
+    words = _hidden(message)
+    parts: dict[str, str] = {}
+    actual, expected = _GOT.search(words), _EXPECTED.search(words)
+    end = actual.start() if actual else _end_of(words, 0)
+    begin = words.rfind(": ", 0, end) + 2 if ": " in words[:end] else 0
+    must, says = _MUST.search(words, begin, end), _IS.search(words, begin, end)
+    if must and (words.count(" ", begin, must.start()) >= _MOST_WORDS or words.startswith("it ", begin)):
+        must = None
+    rest = _end_of(words, actual.end() if actual else 0) + 2
+    is_advised = _ADVICE.match(words, rest) is not None
+    if actual:
+        parts["got"] = message[actual.end() : rest - 2]
+    if expected:
+        stop = actual.start() if actual and expected.end() <= actual.start() else _end_of(words, expected.end())
+        parts["expected"] = message[expected.end() : stop]
+        if not actual and begin < expected.start():
+            verb = _IS.search(words, begin, expected.start())
+            parts["got"] = message[verb.end() if verb else begin : expected.start()]
+    elif passive := _IS_EXPECTED.match(words, 0, end):
+        parts["expected"] = message[slice(*passive.span("what"))]
+    elif must or (actual and says):
+        verb = must or says
+        parts["expected"] = message[verb.end() if verb else begin : end]
+    elif actual and begin:
+        parts["expected"] = message[begin:end]
+    elif _RULE.match(words, rest) and not is_advised:
+        parts["expected"] = message[rest : _end_of(words, rest)]
+    if says and not (actual or must or expected) and (is_advised or "expected" in parts):
+        several = _IS.search(words, says.end() - 1, end) or words.startswith(("no ", "none "), begin)
+        parts["got"] = message[begin if several else says.end() : end]
+    if rest < len(message) and not ("expected" in parts and message.endswith(parts["expected"])):
+        parts["advice"] = message[rest:]
+    if (verb := must or says) and begin > 0 and words.count(" ", 0, begin) <= _MOST_WORDS:
+        subject = _SUBJECT.fullmatch(words, begin, verb.start())
+        parts["parameter"] = subject[0] if subject else ""
+    return {name: part for name, part in parts.items() if part}
+
+
+def _hidden(message: str) -> str:
+    """Return a message of the same length without the content of quotes and brackets."""
+    text = _QUOTED.sub(lambda match: "\0" * len(match[0]), message)
+    while (shorter := _BRACKETED.sub(lambda match: "\0" * len(match[0]), text)) != text:
+        text = shorter
+    return text
+
+
+def _end_of(words: str, begin: int) -> int:
+    match = _CLAUSE_END.search(words, begin)
+    return match.start() if match else len(words)
 
 
 def _text(error: BaseException) -> str:
