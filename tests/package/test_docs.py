@@ -53,7 +53,7 @@ def test_the_snippets_of_a_guide_print_what_they_say(
     """One after the other in one namespace; the comment after a `print(…)` is what it prints."""
     monkeypatch.chdir(tmp_path)
     on_gpu = request.config.getoption("--gpu")
-    if page == "tiles.md":
+    if page in {"tiles.md", "emulator.md"}:
         needs_tiles(on_gpu)
     if not on_gpu:
         monkeypatch.setattr(ck, "stream", ck.emulator.stream)
