@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -13,7 +14,10 @@ import pytest
 import cudakit as ck
 from cudakit import cli
 from cudakit.bundles.build import build
-from cudakit.jit.bundle.file import BundleFile
+from cudakit.jit.bundle.file import CODE, BundleFile
+from cudakit.jit.compile.compiled import Compiled
+from cudakit.jit.source.closure import Closure
+from cudakit.jit.specialise.specialise import Specialization
 
 SCALE = """template <typename T>
 __global__ void scale(T* x, T by, int n) {
@@ -129,6 +133,31 @@ def test_two_builds_give_the_same_bytes(tmp_path: Path) -> None:
     assert str(tmp_path).encode() not in first
 
 
+def test_names_of_the_compiler_get_a_seed(spec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The seed is the same for the same source, and the user's own goes before it."""
+    seeds: list[dict[str, Any]] = []
+
+    def compiled(specialization: Specialization) -> tuple[Compiled, frozenset[Closure]]:
+        seeds.append(dict(specialization.options.extra))
+        code = b"f_INTERNAL_1" if len(seeds) % 2 else b"f"
+        return Compiled(code, {"scale<float>": "f"}, target=specialization.target), frozenset()
+
+    module = importlib.import_module("cudakit.bundles.build")
+    monkeypatch.setattr(module, "compile_all", lambda specializations: None)
+    monkeypatch.setattr(module, "compiled_here", compiled)
+    for own in ({}, {}, {"frandom_seed": "mine"}):
+        options = f'options = {{extra = {{frandom_seed = "{own["frandom_seed"]}"}}}}\n' if own else ""
+        spec.write_text(options + SPEC)
+        assert build(spec, spec.with_suffix(".ckb")) == 2
+        bodies = {entry.body for entry in BundleFile(spec.with_suffix(".ckb")) if entry.category == CODE}
+        assert bodies == {b"f"}
+    before, after = seeds[::2], seeds[1::2]
+    assert before == [{}] * 4 + [{"frandom_seed": "mine"}] * 2
+    assert after[:4] == [after[0]] * 4
+    assert after[0]["frandom_seed"]
+    assert after[4:] == before[4:]
+
+
 def test_the_command(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["bundle", "build", str(spec)]) == 0
     assert f"Wrote 2 kernels to {spec.with_suffix('.ckb')}" in capsys.readouterr().out
@@ -206,3 +235,28 @@ def test_instances_that_share_variables_are_in_one_code(tmp_path: Path, stream: 
 
 def stream_is_emulated(stream: Any) -> bool:
     return isinstance(stream, ck.emulator.EmulatedStream)
+
+
+@pytest.mark.slow
+def test_a_program_for_nvcc_runs_in_another_folder(tmp_path: Path, stream: Any, xp: Any) -> None:
+    """Its device code names its file and headers in ``#line``."""
+    for name in ("a", "b/deeper"):
+        folder = tmp_path / name
+        folder.mkdir(parents=True)
+        (folder / "by.h").write_text("#define BY 3\n")
+        (folder / "program.cu").write_text(
+            '#include <vector>\n#include "by.h"\n__global__ void twice(float* x) { x[0] *= BY; }\nint main() {}\n'
+        )
+    arch = "sm_80" if stream_is_emulated(stream) else f"sm_{stream.device.arch}"
+    spec = tmp_path / "a" / "kernels.toml"
+    spec.write_text(f'archs = "{arch}"\nkernels = [{{file = "program.cu", host_code = "skip"}}]\n')
+    build(spec, tmp_path / "kernels.ckb")
+    x = xp.ones(1, "f4")
+    with ck.use_bundle(tmp_path / "kernels.ckb", compile="never"):
+        twice = ck.Kernel.from_file(tmp_path / "b" / "deeper" / "program.cu", host_code="skip")
+        twice(stream, ck.config(1, 1), x)
+        stream.sync()
+        assert x.tolist() == [3]
+        (tmp_path / "b" / "deeper" / "by.h").write_text("#define BY 4\n")
+        with pytest.raises(ck.CompileError):
+            ck.Kernel.from_file(tmp_path / "b" / "deeper" / "program.cu", host_code="skip")(stream, ck.config(1, 1), x)

@@ -168,3 +168,45 @@ def test_a_row_makes_the_kernel_again(tmp_path: Path) -> None:
     path = tmp_path / "sub" / "kernels.toml"
     path.write_text(text)
     assert lacking(uses, path) == []
+
+
+def test_rows_of_every_origin(tmp_path: Path) -> None:
+    """An nvcc program, a packaged template, options: each row makes the same specialization again."""
+    (tmp_path / "by.h").write_text("#define BY 2\n")
+    (tmp_path / "program.cu").write_text(
+        '#include <vector>\n#include "by.h"\n__global__ void twice(float* x) { x[0] *= BY; }\n'
+        "int main() { std::vector<int> v; }\n"
+    )
+    fast = ck.CompileOptions(fast_math=True, lineinfo=True)
+    uses = [
+        Use(ck.Kernel.from_file(tmp_path / "program.cu", host_code="skip").specialization(arch="sm_90"), ()),
+        Use(ck.Kernel.from_template("image/gray")["float"].specialization(arch="sm_90"), ()),
+        Use(ck.Kernel(SCALE, options=fast)["float"].specialization(arch="sm_80"), ()),
+    ]
+    text, left = text_of(uses, tmp_path, ())
+    assert left == []
+    assert tomllib.loads(text) == {
+        "archs": ["sm_80", "sm_90"],
+        "kernels": [
+            {"file": "program.cu", "host_code": "skip", "name": "twice"},
+            {"template": "image", "name": "gray", "arguments": [{"T": "float"}]},
+            {"text": SCALE, "name": "scale", "options": {"fast_math": True}, "arguments": [{"T": "float"}]},
+        ],
+    }
+    path = tmp_path / "kernels.toml"
+    path.write_text(text)
+    assert lacking(uses, path) == []
+    (tmp_path / "by.h").write_text("#define BY 3\n")
+    assert lacking(uses, path) == ['{name = "twice"}']  # no row makes it any more
+
+
+def test_results_of_tuning_are_beside_the_spec(tmp_path: Path) -> None:
+    (tmp_path / "s.cu").write_text(SCALE)
+    path, rows = tmp_path / "kernels.toml", 'archs = "sm_90"\nkernels = [{file = "s.cu", arguments = ["int"]}]\n'
+    for tuned, names in (
+        ("", []),
+        ('tuned = "a.json"\n', ["a.json"]),
+        ('tuned = ["a.json", "b/c"]\n', ["a.json", "b/c"]),
+    ):
+        path.write_text(tuned + rows)
+        assert spec.read(path).tuned == tuple(tmp_path / name for name in names)

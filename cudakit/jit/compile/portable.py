@@ -7,7 +7,7 @@ import platform
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from cudakit.jit.source import headers
+from cudakit.jit.source import headers, source
 from cudakit.jit.source.closure import Closure, content_of, kind_of
 from cudakit.jit.source.roots import Roots
 from cudakit.jit.specialise.options import Target
@@ -26,8 +26,12 @@ def base_of(specialization: Specialization) -> str | None:
     The digest covers source, names and options and, for tile kernels, the host. It does not cover the compiler and
     CUDA's headers: the machine that uses the code may have others, or none. Other headers are compared by themselves.
     """
-    source, options = specialization.source, specialization.options
-    if source.code is not None or options.link or not _SEARCHED.isdisjoint(name for name, _ in options.extra):
+    options = specialization.options
+    if (
+        specialization.source.code is not None
+        or options.link
+        or not _SEARCHED.isdisjoint(name for name, _ in options.extra)
+    ):
         return None
     return source_digest(specialization)
 
@@ -42,7 +46,7 @@ def source_digest(spec: Specialization) -> str:
         str(len(options.include_paths)),
         repr((spec.name_expression, spec.requested, spec.symbols, spec.typed)),
         *spec.prelude,
-        spec.own_text,
+        source.without_folders(spec.own_text) if spec.source.host_code == "skip" else spec.own_text,
         *spec.postlude,
         spec.checks,
     )

@@ -74,8 +74,9 @@ class Source:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the text and the code."""
-        return hashlib.sha256(self.text.encode() + (self.code or b"")).hexdigest()
+        """SHA-256 of the text and the code; of an nvcc program in any folder the same."""
+        text = self.text if self.host_code == "keep" else without_folders(self.text)
+        return hashlib.sha256(text.encode() + (self.code or b"")).hexdigest()
 
     def named(self, file: str) -> str:
         """Return the name of a file in the compiler's messages: this source's `name` if `file` is it, else `file`."""
@@ -197,6 +198,11 @@ def from_template(concept: str) -> Source:
         names = ", ".join(name for name in listed if _lies_in(folder, name))
         raise TemplateError(f"no packaged template {shortened(concept)}; there are: {names or 'none'}")
     return from_file(folder / f"{concept}.cuh")
+
+
+def without_folders(text: str) -> str:
+    """Return a text without the folders of the files that ``#line`` names."""
+    return re.sub(r'^(#line \d+ ").*[/\\]', r"\1", text, flags=re.MULTILINE)
 
 
 def escaped(name: str) -> str:
