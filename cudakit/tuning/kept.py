@@ -197,8 +197,8 @@ def read(keys: Keys, kernel: Any, space: Space) -> list[Candidate] | None:
             if candidates is not None:
                 return candidates
     key = keys.portable if bundles.files else None
-    entries = [file.read(TUNED, key) for file in bundles.files] if key is not None else []
-    return next((candidates_of(json.loads(entry.body), space) for entry in entries if entry is not None), None)
+    entries = bundles.entries(TUNED, key) if key is not None else ()
+    return next((candidates_of(json.loads(entry.body), space) for _, entry in entries), None)
 
 
 def entries_of(path: Path) -> Iterator[Entry]:

@@ -16,6 +16,9 @@ entries                 size of a JSON header, the header, the body
 A bucket has the records whose digests begin with the same bits. Opening a file checks its size and its seal. Every
 other part has its checksum in a part that the seal covers, and is checked when it is read. So a signature of the seal
 is one of the whole file. Nothing depends on the time or the machine: equal entries and manifest give equal bytes.
+
+The file is mapped, and another program may write into it. So head and table, and the records of a bucket, are copied
+before they are verified, and used from the copy. A file that gets shorter is noticed before its mapping is read.
 """
 
 from __future__ import annotations
@@ -173,7 +176,8 @@ class BundleFile:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path: str = os.path.abspath(path)
         self._data = self._mapped()
-        magic, version = _START.unpack_from(self._data)
+        self._size = len(self._data)
+        magic, version = _START.unpack(self._part(0, _START.size))
         if magic != _MAGIC:
             raise ArgumentError(f"{self.path} is no bundle of kernels; cudakit bundle build makes one")
         if version != FORMAT_VERSION:
@@ -181,32 +185,51 @@ class BundleFile:
                 f"{self.path} is a bundle of format {version}, and this cudakit reads format {FORMAT_VERSION}: "
                 f"{'upgrade cudakit' if version > FORMAT_VERSION else 'build it again'}"
             )
-        if len(self._data) < _HEAD.size:
+        if self._size < _HEAD.size:
             raise self._damage("it is cut short")
-        _, _, self._bits, self._count, size, manifest_bytes, self._manifest_digest = _HEAD.unpack_from(self._data)
+        head = _HEAD.unpack(self._part(0, _HEAD.size))
+        _, _, self._bits, self._count, size, manifest_bytes, self._manifest_digest = head
         table_end = _HEAD.size + (_BUCKET.size << min(self._bits, _MOST_BITS))
-        self.seal: bytes = self._data[table_end : table_end + _DIGEST_BYTES]
-        if size != len(self._data):
-            raise self._damage(f"it has {len(self._data)} bytes in place of {size}")
-        if hashlib.sha256(self._data[:table_end]).digest() != self.seal:
+        self._head: bytes = self._part(0, table_end)
+        self.seal: bytes = self._part(table_end, table_end + _DIGEST_BYTES)
+        if size != self._size:
+            raise self._damage(f"it has {self._size} bytes in place of {size}")
+        if hashlib.sha256(self._head).digest() != self.seal or _HEAD.unpack_from(self._head) != head:
             raise self._damage("its head has another checksum")
         self._signed_at = table_end + _DIGEST_BYTES
         self._manifest_at = self._signed_at + _SIGNATURE_BYTES
         self._index_at = self._manifest_at + manifest_bytes
         self.signature: Signature | None = self._signature()
-        self._verified = set[int]()
+        self._buckets = dict[int, bytes]()
 
-    def _mapped(self) -> mmap.mmap:
+    def _mapped(self) -> mmap.mmap | bytes:
         try:
             with open(self.path, "rb", opener=_opened) as file:
                 if os.fstat(file.fileno()).st_size < _START.size:
                     raise ArgumentError(f"{self.path} is no bundle of kernels, or is cut short")
-                return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                try:
+                    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                except OSError:  # some file systems have no mappings
+                    return file.read()
         except (OSError, ValueError) as error:
-            raise ArgumentError(f"the bundle {self.path} cannot be read: {error}") from error
+            raise self._unreadable(error) from error
+
+    def _part(self, begin: int, end: int) -> bytes:
+        """Return a copy of a part of the file."""
+        if isinstance(self._data, mmap.mmap):
+            try:
+                size = self._data.size()
+            except OSError as error:  # of a network folder
+                raise self._unreadable(error) from error
+            if size < self._size:  # reading the mapping would kill the process
+                raise self._damage(f"it has {size} bytes in place of {self._size}")
+        return self._data[begin:end]
+
+    def _unreadable(self, error: Exception) -> ArgumentError:
+        return ArgumentError(f"the bundle {self.path} cannot be read: {error}")
 
     def _signature(self) -> Signature | None:
-        block = self._data[self._signed_at : self._manifest_at]
+        block = self._part(self._signed_at, self._manifest_at)
         if block == _UNSIGNED:
             return None
         if hashlib.sha256(block[:-_DIGEST_BYTES]).digest() != block[-_DIGEST_BYTES:]:
@@ -222,7 +245,7 @@ class BundleFile:
     @cached_property
     def manifest(self) -> dict[str, Any]:
         """Provenance: the program that made the bundle, its versions, and its inputs."""
-        data = self._data[self._manifest_at : self._index_at]
+        data = self._part(self._manifest_at, self._index_at)
         if hashlib.sha256(data).digest() != self._manifest_digest:
             raise self._damage("its manifest has another checksum")
         manifest: dict[str, Any] = json.loads(data)
@@ -237,11 +260,11 @@ class BundleFile:
             If the entry, or the part of the index that lists it, is damaged.
         """
         digest = _digest_of(category, key)
-        first, last = self._records(_bucket_of(digest, self._bits))
-        at = bisect_left(range(first, last), digest, key=lambda number: self._record(number)[0]) + first
-        if at == last or self._record(at)[0] != digest:
+        records = self._records(_bucket_of(digest, self._bits))
+        at = bisect_left(records, digest, key=lambda record: record[0])
+        if at == len(records) or records[at][0] != digest:
             return None
-        entry = self._entry(at)
+        entry = self._entry(records[at])
         if (entry.category, entry.key) != (category, key):
             raise self._damage(f"an entry is {entry.category} {entry.key} in place of {category} {key}")
         return entry
@@ -249,8 +272,7 @@ class BundleFile:
     def __iter__(self) -> Iterator[Entry]:
         """Yield all entries, verified, in the order of the index."""
         for bucket in range(1 << self._bits):
-            for number in range(*self._records(bucket)):
-                yield self._entry(number)
+            yield from map(self._entry, self._records(bucket))
 
     def verify(self) -> None:
         """Read all of the file.
@@ -268,27 +290,23 @@ class BundleFile:
         """Return the bytes of the file with another signature."""
         block = signature.public_key + signature.signature
         block += hashlib.sha256(block).digest()
-        return self._data[: self._signed_at] + block + self._data[self._manifest_at :]
+        return self._part(0, self._signed_at) + block + self._part(self._manifest_at, self._size)
 
-    def _records(self, bucket: int) -> tuple[int, int]:
-        """Return the numbers of a bucket's first record and of the first one after it. The records are verified."""
+    def _records(self, bucket: int) -> list[tuple[bytes, int, int, bytes]]:
+        """Return the records of a bucket, verified."""
         at = _HEAD.size + bucket * _BUCKET.size
-        last, digest = _BUCKET.unpack_from(self._data, at)
-        first = _BUCKET.unpack_from(self._data, at - _BUCKET.size)[0] if bucket else 0
-        if bucket not in self._verified:
-            records = self._data[self._index_at + first * _RECORD.size : self._index_at + last * _RECORD.size]
-            if hashlib.sha256(records).digest() != digest:
+        if bucket not in self._buckets:
+            last, digest = _BUCKET.unpack_from(self._head, at)
+            first = _BUCKET.unpack_from(self._head, at - _BUCKET.size)[0] if bucket else 0
+            data = self._part(self._index_at + first * _RECORD.size, self._index_at + last * _RECORD.size)
+            if hashlib.sha256(data).digest() != digest:
                 raise self._damage("its index has another checksum")
-            self._verified.add(bucket)
-        return int(first), int(last)
+            self._buckets[bucket] = data
+        return list(_RECORD.iter_unpack(self._buckets[bucket]))
 
-    def _record(self, number: int) -> tuple[bytes, int, int, bytes]:
-        record: tuple[bytes, int, int, bytes] = _RECORD.unpack_from(self._data, self._index_at + number * _RECORD.size)
-        return record
-
-    def _entry(self, number: int) -> Entry:
-        _, offset, size, checksum = self._record(number)
-        blob = self._data[offset : offset + size]
+    def _entry(self, record: tuple[bytes, int, int, bytes]) -> Entry:
+        _, offset, size, checksum = record
+        blob = self._part(offset, offset + size)
         if hashlib.sha256(blob).digest() != checksum:
             raise self._damage("an entry has another checksum")
         end = _SIZE.size + _SIZE.unpack_from(blob)[0]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
-from cudakit.errors import ArgumentError, shortened
-from cudakit.jit.bundle.file import BundleFile
+from cudakit.errors import ArgumentError, CacheWarning, shortened
+from cudakit.jit.bundle.file import BundleFile, Entry
 from cudakit.types.arguments import Evidence
 from cudakit.types.checked import is_one_of, path_of
 
@@ -91,6 +92,23 @@ class InUse(NamedTuple):
 
     files: tuple[BundleFile, ...]
     never: bool
+
+    def entries(self, category: str, key: str) -> Iterator[tuple[BundleFile, Entry]]:
+        """Yield the entries with a key, each with its bundle. Bundles that cannot be read are refused."""
+        for file in self.files:
+            try:
+                entry = file.read(category, key)
+            except ArgumentError as error:
+                self.refuse(error)
+            else:
+                if entry is not None:
+                    yield file, entry
+
+    def refuse(self, error: ArgumentError) -> None:
+        """Raise the error of a bundle that cannot be read, or warn of it if its kernels may be compiled."""
+        if self.never:
+            raise error
+        warnings.warn(f"{error}. Its kernels are compiled", CacheWarning, stacklevel=2)
 
 
 def in_use(own: str | None, imported: BundleFile | None = None) -> InUse:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from cudakit.errors import ArgumentError, CacheWarning, CompileError
+from cudakit.errors import ArgumentError, CompileError
 from cudakit.jit.bundle.file import CODE, SIGNATURE, BundleFile, Entry, write
 from cudakit.jit.bundle.used import InUse
 from cudakit.jit.compile.compiled import Compiled, Promise
@@ -45,7 +44,7 @@ def code_of(specialization: Specialization, bundles: InUse) -> Compiled | None:
                         return compiled_in(entry)
                     changed.append(other)
         except ArgumentError as error:
-            _report(error, bundles)
+            bundles.refuse(error)
     if bundles.never:
         raise CompileError(_miss(specialization, bundles, changed))
     return None
@@ -59,14 +58,8 @@ def signature_of(key: str, name: str, bundles: InUse) -> bytes | None:
     CompileError
         If no bundle has them, and nothing may be compiled. `name` is the source's, for the message.
     """
-    for file in bundles.files:
-        try:
-            entry = file.read(SIGNATURE, key)
-        except ArgumentError as error:
-            _report(error, bundles)
-        else:
-            if entry is not None:
-                return entry.body
+    for _, entry in bundles.entries(SIGNATURE, key):
+        return entry.body
     if bundles.never:
         raise CompileError(
             f"{_names(bundles.files)} has nothing of the source {name}, or of another text of it, and "
@@ -167,12 +160,6 @@ def _other_header(specialization: Specialization, entry: Entry, bundles: InUse) 
     return (
         None if closure == NOTHING_READ else next(differences(specialization, closure, places=not bundles.never), None)
     )
-
-
-def _report(error: ArgumentError, bundles: InUse) -> None:
-    if bundles.never:
-        raise error
-    warnings.warn(f"{error}. Its kernels are compiled", CacheWarning, stacklevel=4)
 
 
 def _names(files: Iterable[BundleFile]) -> str:

@@ -144,9 +144,8 @@ def _absent_headers(source: Source, options: CompileOptions) -> list[str]:
     """
     bundles, roots = in_use(options.bundle), Roots(source.folder, options.include_paths)
     absent = dict[str, str]()
-    for file in bundles.files:
-        entry = file.read(HEADERS, source.digest)
-        for name, text in json.loads(entry.body).items() if entry is not None else ():
+    for file, entry in bundles.entries(HEADERS, source.digest):
+        for name, text in json.loads(entry.body).items():
             path = roots.path(name)
             if not os.path.isfile(path):
                 absent[name] = text
@@ -165,9 +164,8 @@ def _listed(value: object) -> list[str]:
 @lru_cache(maxsize=256)
 def _parsed(text: str, bundle: str | None) -> Declarations:
     key = declarations_key(hashlib.sha256(text.encode()).hexdigest())
-    for file in in_use(bundle).files:
-        if (entry := file.read(SIGNATURE, key)) is not None:
-            return Declarations.from_json(entry.body.decode())
+    for _, entry in in_use(bundle).entries(SIGNATURE, key):
+        return Declarations.from_json(entry.body.decode())
     from cudakit.jit.signature.reader import parse  # not needed where the cache has the result
 
     return parse(text)
