@@ -38,38 +38,11 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from cudakit.errors import (
-    ArgumentError,
-    AxisError,
-    BoundsError,
-    CacheWarning,
-    CompileError,
-    CompileWarning,
-    CudakitError,
-    EmulationError,
-    EmulatorWarning,
-    FrameError,
-    LaunchError,
-    PipelineError,
-    PipelineWarning,
-    RangeError,
-    TemplateError,
-    UnknownNameError,
-)
-from cudakit.jit.bundle.used import use_bundle
-from cudakit.jit.launch.launch import Plan
-from cudakit.jit.load.config import Config, Cover, config, cover
-from cudakit.jit.specialise.options import CompileOptions
-from cudakit.kernel.kernel import Kernel, Module, prewarm
-from cudakit.memory.host_arrays import In, InOut, Out
-from cudakit.memory.textures import surface, tensor_map, texture
-from cudakit.places import device_limits, stream, using
-from cudakit.streams.devices import has_gpu
-
 if TYPE_CHECKING:
     from cudakit import (
         adapters,
         emulator,
+        errors,
         generate,
         hazards,
         jax,
@@ -84,6 +57,24 @@ if TYPE_CHECKING:
         tuning,
     )
     from cudakit.emulator.face import check
+    from cudakit.errors import (
+        ArgumentError,
+        AxisError,
+        BoundsError,
+        CacheWarning,
+        CompileError,
+        CompileWarning,
+        CudakitError,
+        EmulationError,
+        EmulatorWarning,
+        FrameError,
+        LaunchError,
+        PipelineError,
+        PipelineWarning,
+        RangeError,
+        TemplateError,
+        UnknownNameError,
+    )
     from cudakit.generate.elementwise import elementwise
     from cudakit.generate.fuse import fuse
     from cudakit.generate.reduction import reduction
@@ -91,11 +82,20 @@ if TYPE_CHECKING:
     from cudakit.generate.stencil import stencil
     from cudakit.graphs import Graph, capture
     from cudakit.installation import show_config
+    from cudakit.jit.bundle.used import use_bundle
+    from cudakit.jit.launch.launch import Plan
+    from cudakit.jit.load.config import Config, Cover, config, cover
+    from cudakit.jit.specialise.options import CompileOptions
+    from cudakit.kernel.kernel import Kernel, Module, prewarm
+    from cudakit.memory.host_arrays import In, InOut, Out
     from cudakit.memory.memory import allocated, empty, to_device, to_host
+    from cudakit.memory.textures import surface, tensor_map, texture
     from cudakit.pipeline import Pipeline
+    from cudakit.places import device_limits, stream, using
     from cudakit.profile.trace import Timer, trace
     from cudakit.proof.prove import prove
     from cudakit.reports import report
+    from cudakit.streams.devices import has_gpu
     from cudakit.tuning.tune import tune
 
     __version__: str
@@ -112,36 +112,43 @@ __all__ = [
 ]  # fmt: skip
 
 _MODULES = (
-    "adapters", "emulator", "generate", "hazards", "jax", "math", "memory", "ops", "pipeline", "random", "scale",
-    "testing", "torch", "tuning",
+    "adapters", "emulator", "errors", "generate", "hazards", "jax", "math", "memory", "ops", "pipeline", "random",
+    "scale", "testing", "torch", "tuning",
 )  # fmt: skip
-_LATER = {
-    "Graph": "graphs",
-    "Pipeline": "pipeline",
-    "Timer": "profile.trace",
-    "allocated": "memory",
-    "capture": "graphs",
-    "check": "emulator.checks.check",
-    "elementwise": "generate",
-    "empty": "memory",
-    "fuse": "generate",
-    "prove": "proof.prove",
-    "reduction": "generate",
-    "report": "reports",
-    "scan": "generate",
-    "show_config": "installation",
-    "stencil": "generate",
-    "to_device": "memory",
-    "to_host": "memory",
-    "trace": "profile.trace",
-    "tune": "tuning.tune",
-}
+_HOMES = {
+    "emulator.checks.check": ("check",),
+    "errors": (
+        "ArgumentError", "AxisError", "BoundsError", "CacheWarning", "CompileError", "CompileWarning", "CudakitError",
+        "EmulationError", "EmulatorWarning", "FrameError", "LaunchError", "PipelineError", "PipelineWarning",
+        "RangeError", "TemplateError", "UnknownNameError",
+    ),
+    "generate": ("elementwise", "fuse", "reduction", "scan", "stencil"),
+    "graphs": ("Graph", "capture"),
+    "installation": ("show_config",),
+    "jit.bundle.used": ("use_bundle",),
+    "jit.launch.launch": ("Plan",),
+    "jit.load.config": ("Config", "Cover", "config", "cover"),
+    "jit.specialise.options": ("CompileOptions",),
+    "kernel.kernel": ("Kernel", "Module", "prewarm"),
+    "memory": ("allocated", "empty", "to_device", "to_host"),
+    "memory.host_arrays": ("In", "InOut", "Out"),
+    "memory.textures": ("surface", "tensor_map", "texture"),
+    "pipeline": ("Pipeline",),
+    "places": ("device_limits", "stream", "using"),
+    "profile.trace": ("Timer", "trace"),
+    "proof.prove": ("prove",),
+    "reports": ("report",),
+    "streams.devices": ("has_gpu",),
+    "tuning.tune": ("tune",),
+}  # fmt: skip
+_MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name at its first use (PEP 562): programs that only launch kernels start without these modules."""
-    if name in _LATER:
-        return getattr(import_module(f"cudakit.{_LATER[name]}"), name)
+    """Load a public name at its first use (PEP 562): a program starts with the modules that it needs."""
+    if name in _MODULE_OF:
+        value = globals()[name] = getattr(import_module(f"cudakit.{_MODULE_OF[name]}"), name)
+        return value
     if name in _MODULES:
         return import_module(f"cudakit.{name}")
     if name == "__version__":

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +56,45 @@ print(*sorted(name.removeprefix("cudakit.") for name in sys.modules.keys() - at_
     assert all((ROOT / "cudakit" / f"{name.replace('.', '/')}.py").is_file() for name in late)
     libraries = {"cupy", "filelock", "importlib.metadata", "logging", "subprocess", "tree_sitter", "zipfile"}
     assert {*late, *libraries}.isdisjoint(done.stdout.split())
+
+
+def test_import_loads_no_other_module_of_cudakit() -> None:
+    program = """
+import __future__, importlib, sys, typing
+before = set(sys.modules)
+import cudakit
+print(*sorted(set(sys.modules) - before))
+cudakit.has_gpu
+print(*sorted(name for name in sys.modules if name.startswith("cudakit.")))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    imported, of_one_name = (line.split() for line in done.stdout.splitlines())
+    assert imported == ["cudakit"]
+    assert {"cudakit.streams.devices", "cudakit.errors"} <= set(of_one_name)
+    assert len(of_one_name) < 8, of_one_name
+
+
+def test_a_name_is_looked_up_once() -> None:
+    program = """
+import cudakit as ck
+lazy = {name for name in ck.__all__ if name not in vars(ck)}
+assert lazy == set(ck.__all__), set(ck.__all__) - lazy
+first = {name: getattr(ck, name) for name in ck.__all__}
+assert all(vars(ck)[name] is value for name, value in first.items())
+from cudakit import *
+assert all(globals()[name] is value for name, value in first.items())
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_type_checker_sees_the_names_that_a_program_gets() -> None:
+    (seen,) = (node for node in ast.parse(Path(ck.__file__).read_text()).body if isinstance(node, ast.If))
+    imports = [node for node in seen.body if isinstance(node, ast.ImportFrom)]
+    places = {alias.name: node.module for node in imports for alias in node.names}
+    assert set(places) == set(ck.__all__)
+    for name, module in places.items():
+        expected = import_module(f"cudakit.{name}") if module == "cudakit" else getattr(import_module(module), name)
+        assert getattr(ck, name) is expected
 
 
 def test_lazy_names_are_the_functions_whatever_was_imported_before() -> None:
