@@ -6,9 +6,11 @@ import itertools
 import re
 import reprlib
 import typing
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
+
+from cudakit import records
 
 #: Maximum length of a value in a message, and of a message without a compiler's log.
 _MOST_OF_VALUE, _MOST_OF_MESSAGE = 160, 800
@@ -88,7 +90,7 @@ def _shortened_message(message: typing.Any) -> typing.Any:
 _VERB: typing.Final = re.compile("^(takes|must be|is) ")
 
 
-class Access(NamedTuple):
+class Access(records.NamedTuple):
     """An access of a thread at a line of a kernel. A field is None or empty if it is not known.
 
     Attributes
@@ -112,7 +114,7 @@ class Access(NamedTuple):
     thread: tuple[int, int, int] | None = None
 
 
-class Details(NamedTuple):
+class Details(records.NamedTuple):
     """The parts of an error's message, for programs. A part is empty if the error has none, or if it is not known.
 
     Attributes

@@ -14,8 +14,9 @@ same stream, or for a use that the clock already holds. This is Lamport's order,
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from cudakit.records import NamedTuple
 from cudakit.streams.segments import NEVER, Name, Range, Segment, Segments, Touched, Use
 
 #: What a step says in place of a use; see `Clocks.step`.

@@ -6,9 +6,10 @@ import contextlib
 import threading
 from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from cudakit.errors import LaunchError
+from cudakit.records import NamedTuple
 from cudakit.streams import process
 
 if TYPE_CHECKING:

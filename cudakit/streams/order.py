@@ -24,9 +24,10 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cudakit.errors import LaunchError
+from cudakit.records import NamedTuple
 from cudakit.streams import devices, process, streams
 from cudakit.streams.clocks import COLD, MANY, Clocks
 from cudakit.streams.segments import NEVER, Range, Spell, Touched, Use, producers_of, span_of

@@ -14,10 +14,11 @@ import sys
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from cudakit.records import NamedTuple
 from cudakit.streams.streams import current_streams
 from cudakit.types.arguments import Argument, describe, texture_handle
 

@@ -17,8 +17,9 @@ import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
+from cudakit.records import NamedTuple
 from cudakit.streams import process
 
 _PACKAGE = str(Path(__file__).parents[1])

@@ -10,11 +10,12 @@ import contextlib
 import ctypes
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from cudakit.errors import ArgumentError, CudakitError, error_text, shortened
+from cudakit.records import NamedTuple
 from cudakit.types import structs
 from cudakit.types.cpp import ML_SPELLINGS, scalar
 from cudakit.types.scalars import is_masked

@@ -9,11 +9,12 @@ import sys
 from collections.abc import Callable, Iterator
 from math import prod
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from cudakit.errors import ArgumentError, RangeError, shortened
+from cudakit.records import NamedTuple
 from cudakit.types.structs import fields_of, innermost
 
 #: Values that cuda.core's launch takes: an int is passed as 8 bytes (a narrower parameter reads the low bytes), a float

@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from inspect import Parameter, Signature
-from typing import Any, NamedTuple, TextIO, TypeAlias
+from typing import Any, TextIO, TypeAlias
+
+from cudakit.records import NamedTuple
 
 _MOST_ROWS = 50
 _MOST_CHARACTERS = 200

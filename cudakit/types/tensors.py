@@ -6,7 +6,9 @@ import itertools
 import math
 import struct
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
+
+from cudakit.records import NamedTuple
 
 #: Alignment in bytes of addresses and pitches that TMA needs, the GPU's copy engine for tiles.
 ALIGN: Final = 16

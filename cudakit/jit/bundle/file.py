@@ -33,10 +33,11 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from cudakit import system
 from cudakit.errors import ArgumentError
+from cudakit.records import NamedTuple
 
 FORMAT_VERSION: Final = 1
 #: Categories of entries: code, declarations of sources, texts of a source's own headers, results of tuning.

@@ -9,10 +9,11 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 from cudakit.errors import ArgumentError, CacheWarning, shortened
 from cudakit.jit.bundle.file import BundleFile, Entry
+from cudakit.records import NamedTuple
 from cudakit.types.arguments import Evidence
 from cudakit.types.checked import is_one_of, path_of
 

@@ -18,7 +18,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from cudakit.errors import ArgumentError, CacheWarning
 from cudakit.jit.bundle.file import CODE, SIGNATURE, BundleFile
@@ -29,6 +29,7 @@ from cudakit.jit.compile.compiled import Compiled, Promise
 from cudakit.jit.signature.signature import declarations_key
 from cudakit.jit.source.closure import NOTHING_READ, Closure
 from cudakit.jit.specialise.specialise import Specialization
+from cudakit.records import NamedTuple
 from cudakit.streams import process
 from cudakit.streams.witnesses import doing
 

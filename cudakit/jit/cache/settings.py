@@ -24,9 +24,10 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from cudakit.errors import CudakitError, shortened
+from cudakit.records import NamedTuple
 
 _DEFAULT_CACHE_BYTES: Final = 1 << 30
 _UNIT_BYTES: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}

@@ -37,9 +37,10 @@ import struct
 import time
 from array import array
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from cudakit import system
+from cudakit.records import NamedTuple
 
 if TYPE_CHECKING:
     from filelock import FileLock

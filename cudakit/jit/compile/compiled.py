@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from cudakit.jit.specialise.options import Target
+from cudakit.records import NamedTuple
 
 
 class Promise(NamedTuple):

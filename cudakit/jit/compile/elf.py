@@ -11,10 +11,11 @@ import re
 import struct
 from collections.abc import Iterator, Mapping
 from math import prod
-from typing import NamedTuple, Self
+from typing import Self
 
 from cudakit import system
 from cudakit.errors import TemplateError, shortened
+from cudakit.records import NamedTuple
 from cudakit.types.cpp import (
     CppType,
     Named,

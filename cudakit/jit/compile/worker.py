@@ -10,7 +10,9 @@ import os
 import pickle
 import sys
 from collections.abc import Sequence
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
+
+from cudakit.records import NamedTuple
 
 _ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))
 #: Failure message of an NVRTC without Tile IR.

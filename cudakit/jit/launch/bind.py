@@ -6,12 +6,13 @@ import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 import numpy as np
 
 from cudakit.errors import ArgumentError, named, shortened
 from cudakit.jit.specialise.specialise import BoundParameter, PartPromise
+from cudakit.records import NamedTuple
 from cudakit.types import scalars
 from cudakit.types.arguments import Argument, describe, texture_handle
 from cudakit.types.scalars import struct_packer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from cudakit.jit.signature.signature import Signature
 from cudakit.jit.specialise.deduce import Deduced, pair_up
 from cudakit.jit.specialise.specialise import BoundParameter, Specialization
 from cudakit.jit.specialise.spellings import TypeBook
+from cudakit.records import NamedTuple
 from cudakit.streams import devices
 from cudakit.types import structs
 from cudakit.types.arguments import Argument, Evidence, components, describe

@@ -8,13 +8,14 @@ import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from cudakit.errors import ArgumentError, LaunchError, raise_launch_error
 from cudakit.jit.launch.bind import Fragment
 from cudakit.jit.load.config import Config, Cover, as_config, is_empty
 from cudakit.jit.load.load import Loaded
 from cudakit.jit.specialise.specialise import BoundParameter
+from cudakit.records import NamedTuple
 from cudakit.streams import devices
 from cudakit.streams.order import Repeat, order, repeating
 from cudakit.streams.segments import Range, Use, named_producers, span_of

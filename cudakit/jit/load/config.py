@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cudakit.errors import ArgumentError, LaunchError, shortened
 from cudakit.jit.compile.elf import LaunchBounds
+from cudakit.records import NamedTuple
 from cudakit.types.checked import flag
 
 if TYPE_CHECKING:

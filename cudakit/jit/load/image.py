@@ -10,7 +10,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from cudakit.jit.load.load import Loaded, driver_version, load, loadable, object
 from cudakit.jit.load.translate import machine_code
 from cudakit.jit.source.closure import Closure
 from cudakit.jit.specialise.specialise import BoundParameter, Specialization
+from cudakit.records import NamedTuple
 from cudakit.streams import devices, streams
 from cudakit.streams.streams import as_stream
 

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Iterable, Iterator
 from functools import cache, cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from cudakit.errors import ArgumentError, LaunchError
 from cudakit.jit.cache.stages import bundled_code_of
@@ -18,6 +18,7 @@ from cudakit.jit.compile.elf import LaunchBounds
 from cudakit.jit.load.config import Config, Cover, as_launch_config, spread, tiled
 from cudakit.jit.load.limits import PORTABLE_CLUSTER, bounded, check_cooperative, check_grid, check_launch
 from cudakit.jit.specialise.specialise import BoundParameter, Specialization
+from cudakit.records import NamedTuple
 from cudakit.streams import devices, process
 
 if TYPE_CHECKING:

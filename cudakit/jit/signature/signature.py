@@ -10,9 +10,10 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 from cudakit.errors import TemplateError, shortened
+from cudakit.records import NamedTuple
 from cudakit.types import cpp
 
 #: Increased when the records, or the parser's results, change: stored declarations are then ignored.

@@ -20,10 +20,11 @@ import re
 import stat
 from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from cudakit import system
 from cudakit.jit.source import headers
+from cudakit.records import NamedTuple
 
 
 class Closure(NamedTuple):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from cudakit.jit.source.source import Source, escaped
 from cudakit.jit.specialise.deduce import COMPLEX_TEMPLATES, Deduced, substitute
 from cudakit.jit.specialise.options import CompileOptions, Target, check_target
 from cudakit.jit.specialise.spellings import Names, TypeBook, names_of
+from cudakit.records import NamedTuple
 from cudakit.types import structs
 from cudakit.types.arguments import Evidence
 from cudakit.types.cpp import (

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Container, Iterable, Mapping
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from cudakit.jit.source.headers import headers_of
 from cudakit.jit.source.roots import Roots
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.options import CompileOptions
+from cudakit.records import NamedTuple
 from cudakit.types import structs
 from cudakit.types.cpp import CppType, is_fundamental, names_in, scalar, vector
 
