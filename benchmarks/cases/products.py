@@ -37,7 +37,8 @@ CASES = (
     Case("float32 8192³, bias + GELU", "float32", SIDE, gelu=True),
     Case("TF32 8192³", "float32", SIDE, tf32=True),
     *(Case(f"float64 {size}³", "float64", size) for size in (2048, 8192)),
-    *(Case(f"float16 {size}³", "float16", size) for size in (2048, 8192)),
+    *(Case(f"float16 {size}³", "float16", size) for size in (1024, 1536, 2048, 3072, 4096, 8192)),
+    *(Case(f"bfloat16 {size}³", "bfloat16", size) for size in (1024, 1536, 2048, 3072, 4096, 8192)),
     Case("float16 8192³, B turned", "float16", SIDE, b_turned=True),
     Case("float16 8192³, bias + GELU", "float16", SIDE, gelu=True),
     Case("int8 8192³", "int8", SIDE),
@@ -76,7 +77,8 @@ def product(case: Case) -> list[str]:
     left, right = cupy.from_dlpack(a), cupy.from_dlpack(b)
     torch.backends.cuda.matmul.allow_tf32 = case.tf32
     named = {"precision": "tf32"} if case.tf32 else {}
-    out = cupy.empty((case.size, case.size), "int32" if case.dtype == "int8" else case.dtype)
+    made = torch.int32 if case.dtype == "int8" else a.dtype
+    out = cupy.from_dlpack(torch.empty((case.size, case.size), device="cuda", dtype=made))
     bias = cupy.random.rand(case.size).astype(case.dtype) if case.gelu else None
     same = torch.from_dlpack(bias) if case.gelu else None
 

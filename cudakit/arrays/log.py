@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from cudakit.jit.load.config import Config
@@ -66,6 +66,14 @@ class Copied(NamedTuple):
 Step: TypeAlias = Launched | Cleared | Copied
 
 
+class Mapped(NamedTuple):
+    """A tensor map: its array, and the function that returns the map of an array of this layout at an address."""
+
+    value: Any
+    array: Any
+    at_address: Callable[[int], Any]
+
+
 class Log:
     """The log of one call.
 
@@ -79,6 +87,8 @@ class Log:
         Arrays that the stream, or the op, holds from call to call.
     aligned : list of (arrays, int)
         Arrays whose alignment the call asked for, and the alignment that they have.
+    maps : list of Mapped
+        Tensor maps that the call passes to kernels.
     is_whole : bool
         Whether the log covers all work of the call.
     is_dry : bool
@@ -91,6 +101,7 @@ class Log:
         self.new: list[Any] = []
         self.persistent: list[Any] = []
         self.aligned: list[tuple[tuple[Any, ...], int]] = []
+        self.maps: list[Mapped] = []
         self.is_whole = True
 
     def name_numbers(self, names: Sequence[str], since: int = 0) -> None:
@@ -151,6 +162,8 @@ class RecordedCall(NamedTuple):
         Further conditions over the caller's arguments.
     aligned : tuple of (arrays, int)
         Arrays, and the greatest common power of two (at most 16) that their addresses must have.
+    maps : tuple of Mapped
+        Tensor maps that launches pass. Each of their arrays is in memory as those of `steps` are.
     """
 
     key: Any
@@ -164,6 +177,7 @@ class RecordedCall(NamedTuple):
     same: tuple[tuple[str, Any], ...] = ()
     checks: tuple[str, ...] = ()
     aligned: tuple[tuple[tuple[Any, ...], int], ...] = ()
+    maps: tuple[Mapped, ...] = ()
 
     @property
     def addresses(self) -> tuple[int, ...]:

@@ -6,13 +6,15 @@ import contextlib
 import functools
 import sys
 import threading
+from collections.abc import Callable
 from types import FrameType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudakit.arrays.log import Cleared, Copied, Launched, Source, current_log, logs
+from cudakit.arrays.log import Cleared, Copied, Launched, Mapped, Source, current_log, logs
 from cudakit.errors import ArgumentError
+from cudakit.memory.textures import tensor_map
 from cudakit.places import DEVICES, emulator, place_of, refuse_capture
 from cudakit.streams import devices, streams
 from cudakit.streams.devices import Limits
@@ -167,6 +169,13 @@ class ArrayPlace(NamedTuple):
             bits |= address_of(array)
         return bits & -bits
 
+    def tensor_map(self, array: Any, box: tuple[int, ...]) -> Any:
+        """Return a tensor map with a swizzle of 128 bytes.
+
+        It does not keep the array of a GPU alive. Pass the array to the same kernel, for the order between streams.
+        """
+        return tensor_map(array, box, swizzle="128B") if self.xp is np else _mapped(array, box)(address_of(array))
+
     @property
     def multiprocessors(self) -> int:
         """Number of multiprocessors of the device."""
@@ -227,6 +236,11 @@ class LoggedPlace(ArrayPlace):
         logs[threading.get_ident()].aligned.append((arrays, greatest))
         return greatest
 
+    def tensor_map(self, array: Any, box: tuple[int, ...]) -> Any:
+        result = super().tensor_map(array, box)
+        logs[threading.get_ident()].maps.append(Mapped(result, array, _mapped(array, box)))
+        return result
+
     def _mark_incomplete(self) -> None:
         """Mark the log as incomplete: the operation cannot be recorded."""
         logs[threading.get_ident()].is_whole = False
@@ -261,6 +275,23 @@ def _array_place(xp: Any, stream: Any, current: bool, device: int | str) -> Arra
         return (ArrayPlace if log is None else LoggedPlace)(xp, stream, current, device)
     log.is_whole = False
     return ArrayPlace(xp, stream, current, device)
+
+
+def _mapped(array: Any, box: tuple[int, ...]) -> Callable[[int], Any]:
+    """Return the function that makes the tensor map of a GPU's array of this layout, at an address."""
+    return functools.partial(_map_at, array.data.device_id, array.shape, array.strides, array.dtype, box)
+
+
+@functools.lru_cache(4096)
+def _map_at(
+    device: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype, box: tuple[int, ...], address: int
+) -> Any:
+    """Return the tensor map of an array that is at `address`. The array's owner keeps its memory."""
+    import cupy
+
+    memory = cupy.cuda.UnownedMemory(address, shape[0] * strides[0], None, device)
+    array = cupy.ndarray(shape, dtype, cupy.cuda.MemoryPointer(memory, 0), strides)
+    return tensor_map(array, box, swizzle="128B", l2_promotion="256B")
 
 
 def _both_contiguous(first: Any, second: Any) -> bool:

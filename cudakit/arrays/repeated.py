@@ -160,6 +160,7 @@ class CallRecorder:
                 tuple(same),
                 tuple(checks),
                 tuple(log.aligned),
+                tuple(log.maps),
             )
         )
 

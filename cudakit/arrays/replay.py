@@ -61,7 +61,8 @@ _LOOK = """\
 if ($addresses,) not in $settled:
     ${drop}None
     raise LookupError"""
-#: Families of arguments that a replayed launch may pass: arrays, numbers, structs by value, null pointers.
+#: Families of arguments that a replayed launch may pass, beside tensor maps: arrays, numbers, structs by value, null
+#: pointers.
 _FAMILIES = {"cupy", "number", "struct", "none"}
 
 
@@ -356,6 +357,12 @@ class _ReplayPath:
             if bound_value != pointer:
                 raise _NotReplayable
             return text
+        mapped = next((mapped for mapped in self.call.maps if mapped.value is value), None)
+        if mapped is not None:
+            memory, name = self._owner(mapped.array)
+            if memory not in self.persistent and not (self.is_known and memory in self.arguments):
+                shifted = _shifted(name, mapped.array.data.ptr - memory.array.data.ptr)
+                return f"{self._add_name('map', mapped.at_address)}({shifted})"
         if source is None:
             return self._add_name("value", evaluate(fragment, value))
         prefix = f"number_{self.number}_{len(self.names)}_"
@@ -491,7 +498,10 @@ def _shape_of(step: Launched) -> CallShape:
     for shape in step.kernel.dispatcher.shapes:
         if not isinstance(shape, CallShape):
             continue
-        if len(shape.fragments) != len(step.arguments) or set(shape.families) - _FAMILIES:
+        if len(shape.fragments) != len(step.arguments):
+            continue
+        families = zip(shape.families, shape.loaded.parameters, strict=True)
+        if any(family not in _FAMILIES and parameter.category != "tensor_map" for family, parameter in families):
             continue
         if all(_guard_holds(fragment, value) for fragment, value in zip(shape.fragments, step.arguments, strict=True)):
             return shape

@@ -126,8 +126,11 @@ def _struct(name: str, where: str, body: str) -> str:
 
 
 @functools.lru_cache(256)
-def kernel_with(concept: str, name: str, declaration: str) -> Kernel:
-    """Return the kernel `name` of the packaged template `concept`, with C++ `declaration` added to its source."""
+def kernel_with(concept: str, name: str, declaration: str, arch: str | None = None) -> Kernel:
+    """Return the kernel `name` of the packaged template `concept`, with C++ `declaration` added to its source.
+
+    `arch` is the arch to compile for. Default: that of the device.
+    """
     if not declaration:
-        return Kernel.from_template(f"{concept}/{name}")
-    return Kernel(numbered(f"{source.from_template(concept).text}\n{declaration}", f"<{name}>"), name)
+        return Kernel.from_template(f"{concept}/{name}", arch=arch)
+    return Kernel(numbered(f"{source.from_template(concept).text}\n{declaration}", f"<{name}>"), name, arch=arch)

@@ -19,6 +19,7 @@ from cudakit.jit.load.config import config
 from cudakit.ops.copies import Ints, copy_job, delivered
 from cudakit.ops.epilogue import Activation, activation_of, kernel_with
 from cudakit.ops.matmul_tiles import Product, Tiled, Way, flat_of, missing, tiled
+from cudakit.ops.matmul_warpgroups import by_warpgroups
 from cudakit.types.checked import is_one_of
 from cudakit.types.cpp import spelling
 
@@ -558,6 +559,9 @@ def _by_threads(place: ArrayPlace, call: _Call, extras: list[Any], written: Any)
     `extras` are bias and residual, or None. `written` is the array for the result, or None.
     """
     a, b = call.a, call.b
+    warpgroups = by_warpgroups(place, a, b, call.result_dtype, call.activation, extras, written)
+    if warpgroups is not None:
+        return warpgroups.product, a, b, warpgroups.explanation
     operand_sides = _sides(place, a, b)
     if operand_sides is None:
         shape = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])

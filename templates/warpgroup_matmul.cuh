@@ -1,0 +1,121 @@
+#include <cudakit/product/epilogue.cuh>
+#include <cudakit/product/wgmma.cuh>
+
+namespace cudakit {
+
+// C = activation(scale · A B + bias) + residual, one matrix or a batch of them, of half or bfloat16.
+// Shapes: A is m × k, B is k × n; C and the residual are m × n, C-contiguous, the bias n. The maps are of three axes: the batch,
+//   then rows of 64 elements a box, which lie along k (A_DEEP, B_DEEP) or across. a_step and b_step are 1, or 0 where all
+//   products share a matrix.
+// Threads: one thread of the first warpgroup copies tiles of A and B. Each of GROUPS further warpgroups multiplies 64 rows and
+//   WIDE columns: a thread has 2 neighbouring columns of 8, of rows lane / 4 and 8 more. A block makes every gridDim-th tile of
+//   C. Tiles in turn are of GROUP rows of tiles, column after column, so that what they read is in L2.
+// Memory: A is read n / WIDE times and B m / (64 GROUPS) times, mostly from L2, in boxes of 64 elements a row; C is written once,
+//   bias and residual are read once, 16 bytes a thread. STAGES tiles of A and B are in shared memory, swizzled by 128 bytes
+//   against bank conflicts. Each warp has a part of 16 × 40 floats, through which its sums become whole rows: 8 floats more
+//   than 32 put four rows into different banks.
+// Preconditions: sm_90a. m, n, k and batches are positive. Maps have a swizzle of 128 bytes and boxes as boxed_tile says. a and
+//   b are the memory of the maps. IS_ALIGNED: 16 bytes of C, bias and residual begin at multiples of 16 in every row. What is
+//   not read (bias, residual) may be any address; C overlaps nothing that is.
+// Launch: at most one block for each tile, along x, of 128 (GROUPS + 1) threads; SHARED bytes of shared memory.
+// Source: warp specialization as in Bauer, Cook, Khailany, CudaDMA (2011); wgmma and TMA as in the PTX ISA, 9.7.15 and 9.7.9.27.
+template <typename T, typename Out, typename Activation, int GROUPS, int WIDE, int STAGES, bool A_DEEP, bool B_DEEP, bool BIAS,
+          bool RESIDUAL, bool IS_ALIGNED, int GROUP = 16>
+__global__ void __launch_bounds__(128 * (GROUPS + 1), 1)
+    warpgroup_matmul(const T* __restrict__ a, const T* __restrict__ b, const Out* __restrict__ bias,
+                     const Out* __restrict__ residual, Out* __restrict__ c, float scale, int m, int n, int k, int batches,
+                     int a_step, int b_step, const __grid_constant__ CUtensorMap a_map,
+                     const __grid_constant__ CUtensorMap b_map) {
+    constexpr int HIGH = 64 * GROUPS, PITCH = 40;
+    using ATile = boxed_tile<HIGH, A_DEEP>;
+    using BTile = boxed_tile<WIDE, B_DEEP>;
+    constexpr int STAGE = ATile::BYTES + BTile::BYTES;
+    extern __shared__ __align__(1024) unsigned char memory[];
+    float* const parts = reinterpret_cast<float*>(memory + STAGES * STAGE);
+    mbarrier* const full = reinterpret_cast<mbarrier*>(parts + 4 * GROUPS * 16 * PITCH);
+    mbarrier* const empty = full + STAGES;
+
+    const int rows = (m + HIGH - 1) / HIGH, columns = (n + WIDE - 1) / WIDE, each = rows * columns;
+    const int steps = (k + ATile::DEPTH - 1) / ATile::DEPTH;
+    int row, column, batch;
+    const auto place = [&](int number) {
+        const int tile = number % each, group = GROUP * columns, first = tile / group * GROUP, height = min(rows - first, GROUP);
+        batch = number / each;
+        row = (first + tile % group % height) * HIGH, column = tile % group / height * WIDE;
+    };
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < STAGES; ++i) {
+            full[i].init(1);
+            empty[i].init(4 * GROUPS);
+        }
+        before_bulk_loads();
+    }
+    __syncthreads();
+    int slot = 0;
+    unsigned int parity = 0;
+    const auto advance = [&]() {
+        if (++slot == STAGES) slot = 0, parity ^= 1;
+    };
+    if (threadIdx.x < 128) {
+        if constexpr (GROUPS > 1) detail::set_registers<40, false>();
+        if (threadIdx.x == 0)
+            for (int number = blockIdx.x; number < each * batches; number += gridDim.x) {
+                place(number);
+                for (int step = 0; step < steps; ++step) {
+                    // The slots are empty in the first round: the phase before the first counts as ended.
+                    empty[slot].wait(parity ^ 1);
+                    full[slot].arrive_expecting(STAGE);
+                    unsigned char* const tile = memory + slot * STAGE;
+                    ATile::load(tile, a_map, row, step * ATile::DEPTH, batch * a_step, full[slot]);
+                    BTile::load(tile + ATile::BYTES, b_map, column, step * ATile::DEPTH, batch * b_step, full[slot]);
+                    advance();
+                }
+            }
+    } else {
+        if constexpr (GROUPS > 1) detail::set_registers<232, true>();
+        using Made = typename detail::storage<Out>::type;
+        const int warp = threadIdx.x / 32 - 4, lane = threadIdx.x % 32, group = warp / 4;
+        float* const part = parts + warp * 16 * PITCH;
+        warpgroup_sums<T, WIDE> sums;
+        for (int number = blockIdx.x; number < each * batches; number += gridDim.x) {
+            place(number);
+            int last = slot;
+            for (int step = 0; step < steps; ++step) {
+                full[slot].wait(parity);
+                const unsigned char* const tile = memory + slot * STAGE;
+                sums.template add<ATile, BTile, A_DEEP, B_DEEP>(ATile::descriptor(tile, 64 * group),
+                                                                BTile::descriptor(tile + ATile::BYTES, 0), step > 0);
+                sums.template wait<1>();
+                if (step > 0 && lane == 0) empty[last].arrive();
+                last = slot;
+                advance();
+            }
+            sums.template wait<0>();
+            if (lane == 0) empty[last].arrive();
+            const long long begin = (static_cast<long long>(batch) * m + row) * n + column;
+            const product_epilogue<float, float, Made, Activation, BIAS, RESIDUAL, IS_ALIGNED> epilogue{
+                reinterpret_cast<const Made*>(bias + column), reinterpret_cast<const Made*>(residual + begin),
+                reinterpret_cast<Made*>(c + begin), n, scale, m - row, n - column};
+#pragma unroll
+            for (int wide = 0; wide < WIDE; wide += 32) {
+#pragma unroll
+                for (int i = 0; i < 8; ++i) {
+                    const float* const two = sums.sum + wide / 2 + 2 * i;
+                    *reinterpret_cast<float2*>(part + (lane / 4 + i % 2 * 8) * PITCH + i / 2 * 8 + lane % 4 * 2) =
+                        make_float2(two[0], two[1]);
+                }
+                __syncwarp();
+#pragma unroll
+                for (int i = lane; i < 64; i += 32) {
+                    const float4* const from = reinterpret_cast<const float4*>(part + i / 4 * PITCH + i % 4 * 8);
+                    const float4 x = from[0], y = from[1];
+                    epilogue.store(warp * 16 + i / 4, wide + i % 4 * 8,
+                                   few<float, 8>{{x.x, x.y, x.z, x.w, y.x, y.y, y.z, y.w}});
+                }
+                __syncwarp();
+            }
+        }
+    }
+}
+
+}  // namespace cudakit

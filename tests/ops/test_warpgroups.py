@@ -1,0 +1,161 @@
+"""Products of matrices by warpgroups, against NumPy; and the calls that other kernels keep."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from support.places import to_host
+from support.tiers import slow
+from support.tolerance import bound
+
+import cudakit as ck
+from cudakit.arrays.place import device_limits
+from cudakit.ops import matmul_warpgroups
+from cudakit.ops.matmul_warpgroups import TABLE, Choice, Tile
+
+F2, F4 = np.dtype("f2"), np.dtype("f4")
+BF16 = np.dtype(ml_dtypes.bfloat16)
+#: A tile with the fewest registers and bytes, and fewer stages than tiles along k.
+SMALL = Tile(1, 128, 2, 1.0)
+
+
+@pytest.fixture(autouse=True)
+def _is_chosen(request: pytest.FixtureRequest, stream: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have warpgroups make every product that they support, whatever its size."""
+    if device_limits(getattr(stream, "arch", 0)).compute_capability != (9, 0):
+        pytest.skip("wgmma is of compute capability 9.0")
+    if "own_choice" not in request.node.name:
+        monkeypatch.setattr(matmul_warpgroups, "is_faster", lambda *_: True)
+        use(monkeypatch, SMALL)
+
+
+def use(monkeypatch: pytest.MonkeyPatch, tile: Tile) -> None:
+    monkeypatch.setattr(matmul_warpgroups, "choose", lambda *_: Choice(tile, "a test's"))
+
+
+def numbers(xp: Any, *shape: int, dtype: np.dtype = F2, seed: int = 0) -> Any:
+    """Numbers that begin at a multiple of 16 bytes, and so do their rows, which may be longer."""
+    pitch = -(-shape[-1] // 8) * 8
+    whole = xp.zeros((int(np.prod(shape[:-1])) * pitch + 8,), np.uint16)
+    address = whole.data.ptr if xp is not np else whole.ctypes.data
+    rows = whole[-address % 16 // 2 :][: whole.size - 8].reshape(*shape[:-1], pitch)[..., : shape[-1]].view(dtype)
+    rows[...] = xp.asarray(np.random.default_rng(seed).standard_normal(shape).astype(dtype))
+    return rows
+
+
+def check(a: Any, b: Any, stream: Any, by: str = "wgmma", want: Any = None, **named: Any) -> Any:
+    lines = vars(ck.ops.matmul)["explain"](a, b, by="threads", stream=stream)
+    assert [name for name in ("wgmma", "mma.sync") if name in lines] == [by], lines
+    left, right = (to_host(x).astype(float) for x in (a, b))
+    exact = left @ right if want is None else want(left @ right)
+    for _ in range(2):
+        got = ck.ops.matmul(a, b, by="threads", stream=stream, **named)
+    off = np.abs(to_host(got).astype(float) - exact)
+    scale = np.abs(left) @ np.abs(right)
+    allowed = 2 * bound(F4, left.shape[-1], scale) + bound(got.dtype, 1, np.abs(exact) + scale / 4)
+    assert got.shape == exact.shape
+    assert (off <= allowed).all(), float((off - allowed).max())
+    return got
+
+
+@pytest.mark.parametrize(
+    "shape", [(70, 136, 200), *slow((8, 8, 8), (64, 128, 64), (65, 129, 72), (200, 8, 65), (3, 300, 8))]
+)
+def test_shapes(stream: Any, xp: Any, shape: tuple[int, int, int]) -> None:
+    m, n, k = shape
+    assert check(numbers(xp, m, k), numbers(xp, k, n, seed=1), stream).dtype == F2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tile", TABLE, ids=str)
+@pytest.mark.parametrize("turned", ["nn", "nt", "tn", "tt"])
+def test_tiles_and_layouts(stream: Any, xp: Any, monkeypatch: Any, tile: Tile, turned: str) -> None:
+    use(monkeypatch, tile)
+    m, n, k = tile.m + 9, tile.n + 5, 64 * tile.stages + 70
+    a = numbers(xp, k, m).T if turned[0] == "t" else numbers(xp, m, k)
+    b = numbers(xp, n, k, seed=1).T if turned[1] == "t" else numbers(xp, k, n, seed=1)
+    check(a, b, stream)
+
+
+@pytest.mark.slow
+def test_a_block_makes_several_tiles(stream: Any, xp: Any, monkeypatch: Any) -> None:
+    ordinary = matmul_warpgroups.product
+
+    def of_two_blocks(*arguments: Any) -> Any:
+        launch = ordinary(*arguments)
+        return launch._replace(config=ck.config(2, launch.config.block, launch.config.shared_bytes))
+
+    monkeypatch.setattr(matmul_warpgroups, "product", of_two_blocks)
+    check(numbers(xp, 330, 200), numbers(xp, 200, 260, seed=1), stream)
+    check(numbers(xp, 2, 130, 72), numbers(xp, 2, 72, 130, seed=1), stream)
+
+
+@pytest.mark.slow
+def test_batches(stream: Any, xp: Any) -> None:
+    a, b = numbers(xp, 2, 3, 40, 72), numbers(xp, 2, 3, 72, 24, seed=1)
+    for left, right in ((a, b), (a[:, 1], b[:, 1]), (a, b[0, 0]), (a[0, 0], b), (a[0], b[0, 1:2]), (a[:1], b[1:])):
+        check(left, right, stream)
+    check(a, numbers(xp, 2, 3, 24, 72).swapaxes(-1, -2), stream)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [F2, BF16], ids=str)
+@pytest.mark.parametrize("made", [F2, BF16, F4], ids=str)
+def test_dtypes(stream: Any, xp: Any, dtype: np.dtype, made: np.dtype) -> None:
+    if xp is not np and BF16 in (dtype, made):
+        pytest.skip("CuPy has no such arrays")
+    got = check(numbers(xp, 70, 72, dtype=dtype), numbers(xp, 72, 131, dtype=dtype, seed=1), stream, dtype=made)
+    assert got.dtype == made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [96, 131])
+def test_epilogue(stream: Any, xp: Any, n: int) -> None:
+    a, b, bias, residual = numbers(xp, 70, 64), numbers(xp, 64, n), numbers(xp, 1, n)[0], numbers(xp, 70, n, seed=2)
+    named = {"bias": bias, "residual": residual, "scale": 0.25}
+    host = [to_host(x).astype(float) for x in (bias, residual)]
+    check(a, b, stream, want=lambda x: np.maximum(0.25 * x + host[0], 0) + host[1], activation="relu", **named)
+    check(a, b, stream, want=lambda x: np.abs(0.25 * x + host[0]) + host[1], activation="fabsf(x)", **named)
+
+
+@pytest.mark.slow
+def test_checks_find_nothing() -> None:
+    a, b = numbers(np, 200, 200), numbers(np, 200, 160, seed=1)
+    check(a, b, ck.emulator.stream(check="raise"))
+
+
+@pytest.mark.slow
+def test_calls_that_other_kernels_keep(stream: Any, xp: Any) -> None:
+    a, b = numbers(xp, 72, 80), numbers(xp, 80, 72, seed=1)
+    whole = numbers(xp, 72, 96)
+    for left, right in (
+        (whole[:, 1:81], b),  # begins at no multiple of 16 bytes
+        (xp.asarray(to_host(whole))[:, :84].copy()[:, :80], b),  # rows of 168 bytes
+        (a[::-1], b),
+        (a[:, ::-1], b),
+        (numbers(xp, 72, 160)[:, ::2], b),
+        (xp.broadcast_to(a[:1], a.shape), b),
+        (xp.broadcast_to(a[:, :1], a.shape), b),
+        (numbers(xp, 2, 1, 72, 80), numbers(xp, 1, 3, 80, 72)),
+    ):
+        check(left, right, stream, by="mma.sync")
+
+
+def test_the_own_choice_of_the_emulator_is_mma_sync() -> None:
+    assert not matmul_warpgroups.is_faster(1, 8192, 8192, 8192, "sm_90")
+
+
+def test_own_choice_of_small_products(monkeypatch: Any) -> None:
+    monkeypatch.setattr(matmul_warpgroups, "busy_blocks", lambda _: 132)
+    assert matmul_warpgroups.is_faster(1, 128, 128, 128, 0)
+    assert not matmul_warpgroups.is_faster(1, 63, 8192, 8192, 0)
+    assert not matmul_warpgroups.is_faster(1, 64, 64, 64, 0)
+
+
+def test_own_choice_of_tiles(monkeypatch: Any) -> None:
+    monkeypatch.setattr(matmul_warpgroups, "busy_blocks", lambda _: 132)
+    names = {size: matmul_warpgroups.choose(1, size, size, size, "H200")[0] for size in (1024, 1536, 2048, 3072)}
+    assert names == {1024: TABLE[3], 1536: TABLE[1], 2048: TABLE[0], 3072: TABLE[1]}
