@@ -107,7 +107,7 @@ def call_shape(fragments: tuple[Fragment, ...], families: tuple[str, ...]) -> An
 
 def settle(shape: Any, config: Any, arrays: tuple[Any, ...] = ()) -> None:
     """Let a shape go straight to the driver with these arrays."""
-    shape.last_launch = Settled(STREAM, config, "core", "launch config", STREAM, None, True, arrays).flat()
+    shape.last_launch = Settled(STREAM, config, "core", "launch config", STREAM, None, True, None, arrays).flat()
 
 
 class Bench:

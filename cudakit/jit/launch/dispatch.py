@@ -5,8 +5,8 @@ shape is a condition over the arguments' types and dtypes, then one call of ``cu
 A call that fits no shape goes to the full check, which raises or adds a shape.
 
 Two things make the common call cheap. With the stream and configuration of the last call, while the process has used
-one stream only, nothing is ordered or resolved. CuPy arrays of the last call are recognized by identity, through weak
-references: their dtype, layout and address cannot have changed.
+one stream only, nothing is ordered or resolved. CuPy arrays of the last call, and of one before it, are recognized by
+identity, through weak references: their dtype, layout and address cannot have changed.
 
 Take ``template <typename T> __global__ void saxpy(T a, const T* x, T* y, size_t n)`` on a device. After a call with a
 Python float, two CuPy arrays and an int, the function is::
@@ -14,7 +14,7 @@ Python float, two CuPy arrays and an int, the function is::
     def call(stream, config, /, a=MISSING, x=MISSING, y=MISSING, n=MISSING, *extra):
         try:
             (
-                stream_last, config_last, core, resolved_config, cupy_stream, torch_stream, any_arrays,
+                stream_last, config_last, core, resolved_config, cupy_stream, torch_stream, any_arrays, former,
                 x_reference, x_value, y_reference, y_value, a_last, n_last, a_value,
             ) = shape_0.last_launch
             if stream is stream_last and config is config_last and current_cupy_stream(0) is cupy_stream:
@@ -32,6 +32,24 @@ Python float, two CuPy arrays and an int, the function is::
                         y_value,
                         n
                     )
+                if former is not None:
+                    (
+                        x_reference, x_value, y_reference, y_value, a_last, n_last, a_value,
+                    ) = former
+                    if (
+                        (a is a_last or type(a) is float)
+                        and x_reference() is x is not None
+                        and y_reference() is y is not None
+                        and (n is n_last or type(n) is int and (0 <= n <= 1073741823 or 0 <= n <= 9223372036854775807))
+                        and not extra
+                    ):
+                        return launch_0(
+                            core, resolved_config, kernel_0,
+                            a_value if a is a_last else a_0_unpack(a_0_pack(a))[0],
+                            x_value,
+                            y_value,
+                            n
+                        )
                 if (
                     any_arrays
                     and (a is a_last or type(a) is float)
@@ -40,7 +58,7 @@ Python float, two CuPy arrays and an int, the function is::
                     and (n is n_last or type(n) is int and (0 <= n <= 1073741823 or 0 <= n <= 9223372036854775807))
                     and not extra
                 ):
-                    if x_reference() is None:
+                    if any_arrays is not True:
                         shape_0.renew((a_0_unpack(a_0_pack(a))[0], x.data.ptr, y.data.ptr, n), (a, x, y, n))
                     return launch_0(
                         core, resolved_config, kernel_0,
@@ -53,7 +71,7 @@ Python float, two CuPy arrays and an int, the function is::
             repeated = repeats.get((id(stream), id(x))) if repeats else None
             if repeated is not None:
                 (
-                    stream_last, config_last, core, resolved_config, cupy_stream, torch_stream, again,
+                    stream_last, config_last, core, resolved_config, cupy_stream, torch_stream, again, former,
                     x_reference, x_value, y_reference, y_value, a_last, n_last, a_value,
                 ) = repeated
                 if (
@@ -187,7 +205,7 @@ $attempts
 # With the stream and configuration of the last launch, no order is needed.
 _SETTLED = """\
 (
-    stream_last, config_last, core, resolved_config, cupy_stream, torch_stream, any_arrays,
+    stream_last, config_last, core, resolved_config, cupy_stream, torch_stream, any_arrays, former,
     $memo
 ) = $shape.last_launch
 if stream is stream_last and config is config_last$same_streams:
@@ -196,12 +214,21 @@ if stream is stream_last and config is config_last$same_streams:
     ):
         return $remembered_launch
 """
+# Two sets of arrays that take turns are both recognized.
 _SETTLED_FOR_ANY = """\
+    if former is not None:
+        (
+            $memo
+        ) = former
+        if (
+            $same_arrays
+        ):
+            return $remembered_launch
     if (
         any_arrays
         and $any_arrays
     ):
-        if $first_reference() is None:
+        if any_arrays is not True:
             $shape.renew($values, $arguments)
         return $passed_launch
 """
@@ -211,7 +238,7 @@ repeats = $shape.repeats
 repeated = repeats.get((id(stream), id($first))) if repeats else None
 if repeated is not None:
     (
-        stream_last, config_last, core, resolved_config, cupy_stream, torch_stream, again,
+        stream_last, config_last, core, resolved_config, cupy_stream, torch_stream, again, former,
         $memo
     ) = repeated
     if (
@@ -425,7 +452,7 @@ def _straight(
     if not fixed:
         return text
     leader = shape.fixed[0]
-    text += fill(_SETTLED_FOR_ANY, 2, first_reference=f"{titles[leader]}_reference", **parts)
+    text += fill(_SETTLED_FOR_ANY, 2, **parts)
     return text + (fill(_REPEATED, 2, first=arguments[leader], **parts) if shape.is_fixed else "")
 
 

@@ -146,8 +146,10 @@ def nothing() -> None:
 
 #: An object that no caller can pass.
 _NOTHING = object()
-#: Maximum of renewals of a shape's remembered arrays before identity is no longer tried.
+#: Maximum of calls for which a shape remembers other arrays. After these, identity is no longer tried.
 _MOST_RENEWALS = 64
+#: As `Settled.any_arrays`.
+RENEWING = "renewing"
 #: Maximum of streams and first arrays for which a shape has repeats.
 _MOST_REPEATS = 32
 
@@ -167,8 +169,10 @@ class Settled(NamedTuple):
         Current streams of the libraries whose arrays are among the arguments.
     any_arrays : object
         In `CallShape.last_launch`: whether all arguments that fit may go straight to the driver. False: only the
-        remembered arrays. In `CallShape.repeats`: the function that launches with waits (see `cudakit.streams.order`),
-        or None if the launch may go straight.
+        remembered arrays. `RENEWING`: all, and `CallShape.renew` then remembers them. In `CallShape.repeats`: the
+        function that launches with waits (see `cudakit.streams.order`), or None if the launch may go straight.
+    former : tuple or None
+        `memo` of the arrays that were remembered before, which may take turns with these.
     arrays : tuple
         For each argument in `CallShape.fixed`, a weak reference to it, and its driver argument.
     numbers : tuple
@@ -183,12 +187,18 @@ class Settled(NamedTuple):
     cupy_stream: Any
     torch_stream: Any
     any_arrays: Any
+    former: tuple[Any, ...] | None
     arrays: tuple[Any, ...]
     numbers: tuple[Any, ...] = ()
 
+    @property
+    def memo(self) -> tuple[Any, ...]:
+        """All remembered arguments, in one plain tuple."""
+        return (*self.arrays, *self.numbers)
+
     def flat(self) -> tuple[Any, ...]:
         """Return all fields in one plain tuple, which unpacks in half the time of a nested or named tuple."""
-        return (*self[:_STATED], *self.arrays, *self.numbers)
+        return (*self[:_STATED], *self.memo)
 
 
 #: Number of fields of `Settled` before its arrays.
@@ -377,7 +387,8 @@ class CallShape(_Remembering):
             may_settle = (devices.device_count() == 1 or self.libraries) and (ordered.single or self.is_fixed)
             if may_settle and ordered.settle(use, self):
                 # With several streams, only these very arrays may go straight.
-                self.last_launch = self._settled_flat(target, config, resolved, ordered.single, values, arguments)
+                any_arrays = ordered.single and (RENEWING if self._renewals < _MOST_RENEWALS else True)
+                self.last_launch = self._settled_flat(target, config, resolved, any_arrays, values, arguments)
                 if not ordered.single:
                     self._repeat(target, config, resolved, values, arguments, settled=True)
 
@@ -433,12 +444,12 @@ class CallShape(_Remembering):
         A later launch that needs no waits may go straight to the driver again.
         """
         # A stream that no caller can pass.
-        nothing = Settled(_NOTHING, None, None, None, None, None, False, *self._no_memo())
+        nothing = Settled(_NOTHING, None, None, None, None, None, False, None, *self._no_memo())
         self.last_launch = nothing.flat()
         self.repeats.clear()
 
     def renew(self, values: Sequence[Any], arguments: Sequence[Any]) -> None:
-        """Remember the arrays and numbers of this call in place of the last call's arrays, which no longer exist.
+        """Remember the arrays and numbers of this call, and the arrays that were remembered before.
 
         After `_MOST_RENEWALS` calls, remember none.
         """
@@ -446,9 +457,15 @@ class CallShape(_Remembering):
         # If another thread unsettles the shape meanwhile, it must stay unsettled.
         with order().lock:
             settled = self.settled
-            if settled is not None:
-                memo = self._memo(values, arguments) if self._renewals < _MOST_RENEWALS else self._no_memo()
-                self.last_launch = settled._replace(arrays=memo[0], numbers=memo[1]).flat()
+            if settled is None:
+                return
+            if self._renewals < _MOST_RENEWALS:
+                (arrays, numbers), former = self._memo(values, arguments), settled.memo
+                settled = settled._replace(former=former, arrays=arrays, numbers=numbers)
+            else:
+                arrays, numbers = self._no_memo()
+                settled = settled._replace(any_arrays=True, former=None, arrays=arrays, numbers=numbers)
+            self.last_launch = settled.flat()
 
     def _repeat(
         self,
@@ -507,7 +524,7 @@ class CallShape(_Remembering):
     ) -> tuple[Any, ...]:
         """Return `Settled`, flat, of a launch."""
         memo = self._memo(values, arguments)
-        return Settled(target.stream, config, target.core, resolved, *self._current(), any_arrays, *memo).flat()
+        return Settled(target.stream, config, target.core, resolved, *self._current(), any_arrays, None, *memo).flat()
 
     def _current(self) -> tuple[Any, Any]:
         """Return CuPy's current stream, an object, and torch's, a handle; None for a library without arguments."""

@@ -44,7 +44,7 @@ def numbers(parameters: tuple[str, ...], said: list[Any]) -> Dispatcher:
         kernel="the kernel", parameters=tuple(SimpleNamespace(category="scalar") for _ in parameters)
     )
     shape = CallShape(loaded, fragments, ("number",) * len(parameters), 0, lambda *given: said.append(given))
-    shape.last_launch = Settled("stream", "config", "core", "resolved", None, None, True, ()).flat()
+    shape.last_launch = Settled("stream", "config", "core", "resolved", None, None, True, None, ()).flat()
     dispatcher = Dispatcher("f", parameters, lambda *given, **named: said.append(("check", *given, named)))
     dispatcher.add(shape)
     return dispatcher
@@ -97,7 +97,7 @@ def test_the_same_number_again_is_looked_at_no_more(dtype: str, values: tuple[An
     loaded: Any = SimpleNamespace(kernel="kernel", parameters=(parameter,))
     shape = CallShape(loaded, (fragment,), ("number",), 0, lambda *given: said.append(given[3]))
     numbers = (same, *["remembered"] * len(shape.converted))
-    shape.last_launch = Settled("stream", "config", "core", "resolved", None, None, True, (), numbers).flat()
+    shape.last_launch = Settled("stream", "config", "core", "resolved", None, None, True, None, (), numbers).flat()
     assert shape.settled is not None
     assert shape.settled.numbers == numbers
     dispatcher = Dispatcher("f", ["a"], lambda *given: said.append(given[:3]))

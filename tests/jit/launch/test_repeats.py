@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cudakit.jit.launch import dispatch
+from cudakit.jit.launch import dispatch, launch
 from cudakit.jit.launch.bind import Fragment
 from cudakit.jit.launch.launch import CallShape
 from cudakit.streams import devices, streams
@@ -291,3 +291,96 @@ def test_who_watches_hears_of_repeats_too(kernel: Kernel, monkeypatch: pytest.Mo
         kernel(first, X, Y)
         kernel(second, X, Y)
     assert seen == ["f", "f"]
+
+
+class Checked(Array):
+    """An array whose checks are counted."""
+
+    checks = 0
+
+    @property
+    def nbytes(self) -> int:
+        Checked.checks += 1
+        return 4096
+
+    @nbytes.setter
+    def nbytes(self, value: int) -> None:
+        pass
+
+
+def checks(kernel: Kernel, *arguments: Any) -> int:
+    """Launch on the first stream; how often an array was checked."""
+    before = Checked.checks
+    kernel(kernel.streams[0], *arguments)
+    return Checked.checks - before
+
+
+def test_two_sets_of_arrays_that_take_turns_are_known_by_identity(kernel: Kernel) -> None:
+    x, y, z = (Checked(0x1000 * k) for k in (1, 2, 3))
+    kernel(kernel.streams[0], x, y)
+    assert checks(kernel, y, x) == 2, "the first time arrays are checked"
+    for n in range(5):
+        assert checks(kernel, x, y, n) == checks(kernel, y, x, n) == 0
+    assert checks(kernel, x, z) == 2, "one array of a set is not enough"
+    assert checks(kernel, x, z) == 0
+    assert checks(kernel, y, x) == 0, "the set before is still known"
+    with pytest.raises(pytest.fail.Exception):
+        kernel(kernel.streams[0], x, None)  # type: ignore[arg-type]
+    assert kernel.counts() == (0, 0)
+
+
+def test_a_set_whose_array_is_gone_is_not_known(kernel: Kernel) -> None:
+    x, y = Checked(0x1000), Checked(0x2000)
+    kernel(kernel.streams[0], x, y)
+    checks(kernel, y, x)
+    del x
+    for nothing in (None, 0):
+        with pytest.raises(pytest.fail.Exception):
+            kernel(kernel.streams[0], nothing, y)  # type: ignore[arg-type]
+    new = Checked(0x3000)
+    assert checks(kernel, new, y) == 2
+    assert kernel.launches[-1][1:3] == (0x3000, 0x2000)
+
+
+def test_sets_that_never_come_again_are_remembered_for_a_while_only(kernel: Kernel) -> None:
+    x = Checked(0x1000)
+    kernel(kernel.streams[0], x, Checked(0x2000))
+    for k in range(2 * launch._MOST_RENEWALS):
+        assert checks(kernel, x, Checked(0x3000 + 0x1000 * k)) == 2
+    assert kernel.shape.settled.any_arrays is True
+    assert kernel.shape.settled.former is None
+    assert kernel.full == [1], "they still go straight"
+    kernel.shape.unsettle()
+    kernel(kernel.streams[0], x, x)
+    assert kernel.shape.settled.any_arrays is True
+
+
+def test_what_took_turns_is_forgotten_where_order_is_needed(kernel: Kernel) -> None:
+    x, y = Checked(0x1000), Checked(0x2000)
+    first, second = kernel.streams
+    kernel(first, x, y)
+    checks(kernel, y, x)
+    assert kernel.shape.settled.former is not None
+    kernel(second, x, y)
+    assert kernel.counts()[1] == 1, "the other stream waits"
+    assert kernel.shape.settled is None or kernel.shape.settled.former is None
+    assert kernel(first, y, x) == 1
+    assert kernel.counts()[1] == 1
+
+
+def test_another_current_stream_of_cupy_ends_the_turns(kernel: Kernel) -> None:
+    x, y = Checked(0x1000), Checked(0x2000)
+    first, second = kernel.streams
+    kernel(first, x, y)
+    checks(kernel, y, x)
+    kernel.current[0] = second
+    before = len(kernel.full)
+    kernel.function(first, kernel, x, y, 1)
+    assert len(kernel.full) == before + 1
+
+
+def test_a_shape_with_turns_is_no_cycle(kernel: Kernel) -> None:
+    x, y = Checked(0x1000), Checked(0x2000)
+    kernel(kernel.streams[0], x, y)
+    checks(kernel, y, x)
+    assert not [item for item in kernel.shape.last_launch if isinstance(item, types.MethodType)]

@@ -60,7 +60,7 @@ def shape_for(array: Array, said: list[Any], promises: tuple[PartPromise, ...] =
     loaded: Any = SimpleNamespace(kernel=layout(array), parameters=(parameter,))
     shape = CallShape(loaded, (fragment,), ("cupy",), 0, lambda *given: said.append(given[2:]))
     shape.last_launch = Settled(
-        "stream", "config", "core", "config", None, None, True, *shape._memo([evaluate(fragment, array)], [array])
+        "stream", "config", "core", "config", None, None, True, None, *shape._memo([evaluate(fragment, array)], [array])
     ).flat()
     return shape
 
