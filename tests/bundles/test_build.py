@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cuda import pathfinder
 
 import cudakit as ck
 from cudakit import cli
 from cudakit.bundles.build import build
 from cudakit.jit.bundle.file import CODE, BundleFile
+from cudakit.jit.compile import nvrtc
 from cudakit.jit.compile.compiled import Compiled
+from cudakit.jit.source import headers
 from cudakit.jit.source.closure import Closure
 from cudakit.jit.specialise.specialise import Specialization
 
@@ -95,6 +100,51 @@ def test_a_process_without_compiler_and_parser(bundle: Path, tmp_path: Path, mon
     command = [sys.executable, "-c", PROGRAM, str(bundle.with_name("scale.cu")), str(bundle)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert (ran.stdout, ran.stderr) == ("[2. 2. 2. 2.]\n", "")
+
+
+@pytest.fixture
+def bundle_alone(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Give a bundle where NVRTC is absent, as on a machine with ``cudakit[run]``."""
+
+    def load(name: str) -> None:
+        raise pathfinder.DynamicLibNotFoundError(name)
+
+    monkeypatch.setattr(headers, "compiler_wheels", lambda: "")
+    monkeypatch.setattr(pathfinder, "load_nvidia_dynamic_lib", load)
+    nvrtc.compiler_identity.cache_clear()
+    yield bundle
+    nvrtc.compiler_identity.cache_clear()
+
+
+@pytest.mark.parametrize("is_own", [True, False], ids=["the kernel's own bundle", "a bundle of the process"])
+def test_a_miss_without_a_compiler_names_the_line_and_the_compiler(
+    bundle_alone: Path, monkeypatch: pytest.MonkeyPatch, stream: Any, xp: Any, is_own: bool
+) -> None:
+    bundle = bundle_alone
+    with contextlib.nullcontext() if is_own else ck.use_bundle(bundle):
+        own = bundle if is_own else None
+        scale = ck.Kernel.from_file(bundle.with_name("scale.cu"), bundle=own)
+        x = xp.ones(10, "f4")
+        scale(stream, ck.cover(10), x, 2.0, 10)
+        stream.sync()
+        assert x.tolist() == [2.0] * 10
+        with pytest.raises(ck.CompileError) as raised:
+            scale(stream, ck.cover(10), xp.ones(10, "i4"), 2, 10)
+        first, line = str(raised.value).splitlines()
+        assert first.startswith(f"{bundle.with_name('scale.cu')}: kernels.ckb has no scale<int> for sm_")
+        assert "there is no compiler here (NVRTC, CUDA's compiler, is not installed: pip install 'cudakit[" in first
+        assert line == '  {file = "scale.cu", name = "scale", arguments = [{T = "int"}]},'
+        with pytest.raises(ck.CompileError, match=r"kernels\.ckb has no .*there is no compiler here"):
+            scale.prepare("double")
+        monkeypatch.setitem(sys.modules, "tree_sitter", None)
+        with pytest.raises(ck.CompileError, match=r"nothing of the source .*tree_sitter is not installed.*build the b"):
+            ck.Kernel("__global__ void nothing_of_this_either() {}", bundle=own)
+    # Without a bundle the message is of the compiler alone.
+    with pytest.raises(ck.CompileError, match=r"^CUDA C\+\+ cannot be read here: the package tree_sitter is not"):
+        ck.Kernel("__global__ void nothing_of_this_either() {}")
+    alone = ck.Kernel.from_file(bundle.with_name("scale.cu"))
+    with pytest.raises(ck.CompileError, match=r"^NVRTC, CUDA's compiler, is not installed"):
+        alone(stream, ck.cover(10), xp.ones(10, "i4"), 2, 10)
 
 
 AWKWARD = """#include <cassert>

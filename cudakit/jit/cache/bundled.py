@@ -11,6 +11,7 @@ from cudakit.errors import ArgumentError, CompileError
 from cudakit.jit.bundle.file import CODE, SIGNATURE, BundleFile, Entry, write
 from cudakit.jit.bundle.used import InUse
 from cudakit.jit.compile.compiled import Compiled, Promise
+from cudakit.jit.compile.nvrtc import compiler_identity
 from cudakit.jit.source import headers
 from cudakit.jit.source.closure import NOTHING_READ, Closure
 from cudakit.jit.specialise.options import Target
@@ -23,7 +24,7 @@ def code_of(specialization: Specialization, bundles: InUse) -> Compiled | None:
     Raises
     ------
     CompileError
-        If no bundle has the code, or only code of other headers, and nothing may be compiled.
+        If no bundle has the code, or only code of other headers, and nothing may be compiled or no compiler is here.
     ArgumentError
         If the entry is damaged, and nothing may be compiled.
     """
@@ -45,8 +46,20 @@ def code_of(specialization: Specialization, bundles: InUse) -> Compiled | None:
                     changed.append(other)
         except ArgumentError as error:
             bundles.refuse(error)
-    if bundles.never:
-        raise CompileError(_miss(specialization, bundles, changed))
+    reason = "compile='never' forbids to compile it" if bundles.never else _lack_of_compiler(specialization)
+    if reason is not None:
+        raise CompileError(_miss(specialization, bundles, changed, reason))
+    return None
+
+
+def _lack_of_compiler(specialization: Specialization) -> str | None:
+    """Return the reason why a source cannot be compiled here, or None."""
+    if specialization.source.code is not None:
+        return None
+    try:
+        compiler_identity()
+    except CompileError as error:
+        return f"there is no compiler here ({error})"
     return None
 
 
@@ -61,11 +74,16 @@ def signature_of(key: str, name: str, bundles: InUse) -> bytes | None:
     for _, entry in bundles.entries(SIGNATURE, key):
         return entry.body
     if bundles.never:
-        raise CompileError(
-            f"{_names(bundles.files)} has nothing of the source {name}, or of another text of it, and "
-            "compile='never' forbids to parse it: build the bundle again from the present text"
-        )
+        raise CompileError(source_miss(name, bundles, "compile='never' forbids to parse it"))
     return None
+
+
+def source_miss(name: str, bundles: InUse, reason: str) -> str:
+    """Return the message for a source that no bundle has. `reason` says why it cannot be parsed."""
+    return (
+        f"{_names(bundles.files)} has nothing of the source {name}, or of another text of it, and {reason}: "
+        "build the bundle again from the present text"
+    )
 
 
 def entry_of(specialization: Specialization, read: Iterable[Closure | None], compiled: Compiled) -> Entry | None:
@@ -166,16 +184,16 @@ def _names(files: Iterable[BundleFile]) -> str:
     return ", ".join(Path(file.path).name for file in files)
 
 
-def _miss(specialization: Specialization, bundles: InUse, changed: list[str]) -> str:
+def _miss(specialization: Specialization, bundles: InUse, changed: list[str], reason: str) -> str:
     where = f"{specialization.source.name}: {_names(bundles.files)}"
     if changed:
         return (
-            f"{where} has {specialization.title} with another {changed[0]}, and compile='never' forbids to compile it: "
+            f"{where} has {specialization.title} with another {changed[0]}, and {reason}: "
             "build the bundle again, or install the header that it was built with"
         )
     return (
         f"{where} has no {specialization.name_expression or specialization.title} for {specialization.arch} "
-        f"({specialization.target}), and compile='never' forbids to compile it. The line for the kernels of its SPEC:\n"
+        f"({specialization.target}), and {reason}. The line for the kernels of its SPEC:\n"
         f"  {line_of(specialization)}"
     )
 

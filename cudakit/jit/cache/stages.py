@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 
+from cudakit.errors import CompileError
 from cudakit.jit.bundle.used import in_use
 from cudakit.jit.cache import bundled
 from cudakit.jit.cache.cache import cache_at
@@ -36,11 +37,19 @@ def declarations_of(origin: Source, folder: str | None = None, bundle: str | Non
     def read() -> bytes:
         from cudakit.jit.signature.reader import parse  # not needed where the cache has the result
 
-        parsed.append(parse(origin.text))
+        try:
+            parsed.append(parse(origin.text))
+        except CompileError as error:  # no parser is here
+            if not bundles.files:
+                raise
+            raise CompileError(
+                bundled.source_miss(origin.name, bundles, f"there is no parser here ({error})")
+            ) from error
         return parsed[0].to_json().encode()
 
     key, cache = declarations_key(origin.digest), cache_at(folder)
-    stored = bundled.signature_of(key, origin.name, in_use(bundle, cache.imported()))
+    bundles = in_use(bundle, cache.imported())
+    stored = bundled.signature_of(key, origin.name, bundles)
     if stored is None:
         stored = cache.blob("signature", key, read)
     return parsed[0] if parsed else Declarations.from_json(stored.decode())
