@@ -116,9 +116,7 @@ class DevicePlace:
     @property
     def xp(self) -> ModuleType:
         """CuPy."""
-        import cupy
-
-        return cupy  # type: ignore[no-any-return]
+        return streams.cupy_module()
 
     def module(self, stream: Any) -> ModuleType:
         """Return CuPy."""
@@ -162,8 +160,7 @@ class DevicePlace:
 
     def current(self) -> Any:
         """Return CuPy's current stream."""
-        import cupy
-
+        cupy = streams.cupy_module()
         devices.require_gpu()
         return cupy.cuda.get_current_stream()
 
@@ -178,8 +175,7 @@ class DevicePlace:
     @contextlib.contextmanager
     def using(self, stream: Any) -> Iterator[ModuleType]:
         """Make the stream CuPy's current stream, ordered with CuPy's work before and after the block."""
-        import cupy
-
+        cupy = streams.cupy_module()
         core = streams.as_stream(stream)
         devices.make_current(core.device.device_id)
         outer = streams.of_handle(cupy.cuda.get_current_stream().ptr)

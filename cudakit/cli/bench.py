@@ -47,7 +47,7 @@ def add(commands: Any) -> None:
     parser = command(commands, "bench", _bench, help_text, "", "sum cumsum --output bench.png")
     parser.add_argument("ops", nargs="*", metavar="OP", help=f"{', '.join(CASES)}; default: all")
     parser.add_argument("--output", type=Path, metavar="FILE.png", help="draw the figures as a picture")
-    supervised.add(parser)
+    supervised.add(parser, names_kernels=False)  # a watched launch takes longer
 
 
 def recorded() -> dict[str, Any]:

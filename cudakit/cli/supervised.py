@@ -31,6 +31,8 @@ from cudakit.streams.witnesses import Witness, Work, is_own, witnessing
 
 #: First word of the child's command line; the folder follows.
 _FLAG: Final = "--supervised-in"
+#: Before the name of a kernel on a GPU: the launch is over, and the kernel may run.
+_LAUNCHED: Final = "launched "
 _DOCUMENT, _KERNEL, _LINES = "document.json", "kernel", "lines"
 #: Seconds between two looks at the memory, and for which lines are waited for.
 _PERIOD_S, _LINES_S = 0.1, 1.0
@@ -39,9 +41,12 @@ _ASK: Final = getattr(signal, "SIGRTMAX", None) and signal.SIGRTMAX - 3
 _FRAME: Final = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+) in ', re.MULTILINE)
 
 
-def add(parser: Parser) -> None:
-    """Add the options of the limits to a command, whose ``--json`` writes a document however it ends."""
-    parser.set_defaults(is_supervised=True)
+def add(parser: Parser, *, names_kernels: bool = True) -> None:
+    """Add the options of the limits to a command, whose ``--json`` writes a document however it ends.
+
+    Unless `names_kernels`, launches are not watched, and the document does not say which kernel ran.
+    """
+    parser.set_defaults(is_supervised=True, names_kernels=names_kernels)
     parser.add_argument(
         "--time-limit", type=float, metavar="SECONDS", help="end the command after this time, with exit status 124"
     )
@@ -68,7 +73,7 @@ def child_of(words: list[str]) -> tuple[list[str], Child | None]:
 
 
 class _Kernels(Witness):
-    """A witness that writes the name of the running kernel to a file."""
+    """A witness that writes the name of the running kernel to a file, on a GPU of the last kernel launched."""
 
     def __init__(self, file: FileIO) -> None:
         self._file = file
@@ -77,7 +82,7 @@ class _Kernels(Witness):
         self._write(work, work.name)
 
     def end(self, work: Work, begun: None) -> None:
-        self._write(work, "")
+        self._write(work, f"{_LAUNCHED}{work.name}" if hasattr(work.stream, "__cuda_stream__") else "")
 
     def _write(self, work: Work, name: str) -> None:
         if work.kind == "kernel":
@@ -101,7 +106,8 @@ class Child:
         if _ASK is not None:
             faulthandler.register(_ASK, lines, all_threads=True)
         kernel = self._stack.enter_context((self._folder / _KERNEL).open("wb", buffering=0))
-        self._stack.enter_context(witnessing(_Kernels(kernel)))
+        if options.names_kernels:
+            self._stack.enter_context(witnessing(_Kernels(kernel)))
         if options.memory_limit is not None and not (options.may_use_gpu and _is_gpu_here()):
             system.limit_data(options.memory_limit)
 
@@ -267,22 +273,26 @@ def _document(folder: Path) -> dict[str, Any] | None:
     return document
 
 
-def _state(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Return the details that the child has left: the running kernel, and the user's line that ran."""
+def _state(options: argparse.Namespace, folder: Path) -> tuple[dict[str, Any], str]:
+    """Return what the child has left: the kernel and the user's line that ran, as details, and a text of the kernel."""
     kernel, lines = ((folder / name).read_bytes() if (folder / name).exists() else b"" for name in (_KERNEL, _LINES))
-    parts: dict[str, Any] = named(kernel.decode(errors="replace"))
+    title = kernel.decode(errors="replace")
+    parts: dict[str, Any] = named(title.removeprefix(_LAUNCHED))
+    text = f"; the kernel {parts['kernel']} was running" if title else ""
+    if title.startswith(_LAUNCHED):
+        text = f"; {parts['kernel']} was the last kernel launched on the GPU"
     frames = [(match["file"], int(match["line"])) for match in _FRAME.finditer(lines.decode(errors="replace"))]
     program = getattr(options, "program", None)
     path = os.path.join(os.getcwd(), program) if program else ""
     own = [frame for frame in frames if frame[0] in (path, "<string>", "<stdin>")]
     for file, line in own or [frame for frame in frames if not is_own(frame[0])]:
-        return parts | {"file": file, "line": line}
-    return parts
+        return parts | {"file": file, "line": line}, text
+    return parts, text
 
 
 def _limit_problem(reached: str, options: argparse.Namespace, folder: Path, most: int) -> reports.Problem:
-    details = Details().filled(_state(options, folder))
-    running = f"; the kernel {details.kernel} was running" if details.kernel else ""
+    parts, running = _state(options, folder)
+    details = Details().filled(parts)
     if reached == "interrupt":
         return reports.problem_of(reached, f"the command was interrupted{running}", details)
     if reached == "time":
@@ -295,6 +305,6 @@ def _limit_problem(reached: str, options: argparse.Namespace, folder: Path, most
 
 def _signal_problem(number: int, options: argparse.Namespace, folder: Path) -> reports.Problem:
     name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
-    details = Details().filled(_state(options, folder))
+    details = Details().filled(_state(options, folder)[0])
     text = f"the process was killed by {name}"
     return reports.problem_of("signal", text, details, status=128 + number, signal=name)

@@ -14,7 +14,7 @@ def add(commands: Any) -> None:
     """Add the command."""
     text = "find the fastest variant of a kernel, and keep it"
     tune = command(commands, "tune", _tune, text, "app.py:scale --sizes 1000,1000000", "ops sort sum", "--list")
-    supervised.add(tune)
+    supervised.add(tune, names_kernels=False)  # a watched launch takes longer
     tune.add_argument(
         "kernel",
         nargs="?",

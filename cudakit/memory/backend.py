@@ -10,6 +10,7 @@ import numpy as np
 
 from cudakit.memory.host_arrays import Callee, Kind
 from cudakit.places import DEVICES, Place, default_place, emulator, place_of
+from cudakit.streams import streams
 from cudakit.types.arguments import as_numpy
 
 
@@ -87,6 +88,7 @@ def _backend(place: Place) -> Backend:
         from cudakit.memory.on_emulator import OnEmulator
 
         return OnEmulator()
-    from cudakit.memory.on_device import OnDevice  # needs CuPy
+    streams.cupy_module()
+    from cudakit.memory.on_device import OnDevice  # which imports CuPy
 
     return OnDevice()

@@ -12,11 +12,12 @@ import sys
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 
-from cudakit.errors import ArgumentError, LaunchError, raise_launch_error
+from cudakit.errors import ArgumentError, CudakitError, LaunchError, raise_launch_error
 from cudakit.streams import devices, process
 
 if TYPE_CHECKING:
@@ -91,6 +92,26 @@ def device_stream(stream: Any) -> DeviceStream:
             _device_streams.clear()
         _device_streams[id(stream)] = entry
     return entry
+
+
+def cupy_module() -> ModuleType:
+    """Return CuPy.
+
+    Raises
+    ------
+    CudakitError
+        If CuPy is not installed.
+    """
+    try:
+        import cupy
+    except ModuleNotFoundError as error:
+        if error.name != "cupy":
+            raise
+        raise CudakitError(
+            "CuPy is not installed, which makes arrays on GPUs here: pip install 'cudakit[cu13]' (or [cu12]). "
+            "Without it kernels take arrays of torch and of every library with DLPack or __cuda_array_interface__"
+        ) from error
+    return cupy  # type: ignore[no-any-return]
 
 
 def cupy_stream(core: Stream) -> contextlib.AbstractContextManager[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import signal
@@ -13,8 +14,10 @@ from typing import Any
 
 import pytest
 
+import cudakit as ck
 from cudakit import system
-from cudakit.cli import parsers, supervised
+from cudakit.cli import entry, parsers, supervised
+from cudakit.streams import witnesses
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists and adopts processes")
 
@@ -148,3 +151,49 @@ def test_the_words_of_the_child_are_its_own() -> None:
     rest, child = supervised.child_of(["--supervised-in", "folder", *words])
     assert rest == words
     assert child is not None
+
+
+@pytest.mark.parametrize("command", ["bench", "tune", "run"])
+def test_what_is_measured_is_not_watched(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watched launch takes longer: figures of ``bench --json`` would be those of the observer."""
+    monkeypatch.setattr(system, "end_with_parent", lambda: None)
+    monkeypatch.setattr("faulthandler.enable", lambda *names: None)
+    monkeypatch.setattr("faulthandler.register", lambda *names, **more: None)
+    options = entry.parser().parse_args([command, *(["x.py"] if command != "bench" else [])])
+    child = supervised.Child(tmp_path)
+    with child._stack:
+        child.begin(options)
+        assert witnesses.watched() == (command == "run")
+
+
+@pytest.mark.parametrize(
+    ("left", "kernel", "text"),
+    [
+        ("", "", ""),
+        ("scale<float>", "scale", "; the kernel scale was running"),
+        ("launched scale<float>", "scale", "; scale was the last kernel launched on the GPU"),
+    ],
+)
+def test_the_kernel_of_a_limit(left: str, kernel: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / "kernel").write_text(left)
+    problem = supervised._limit_problem("time", argparse.Namespace(time_limit=3.0), tmp_path, 0)
+    assert problem["text"] == f"the time limit of 3 s was reached{text}"
+    assert (problem["kernel"] or "", problem["template_arguments"]) == (kernel, ["float"] if kernel else [])
+
+
+def test_a_kernel_on_a_gpu_is_named_after_its_launch(tmp_path: Path) -> None:
+    """On the emulator a launch that is over has run."""
+
+    class DeviceStream:
+        def __cuda_stream__(self) -> tuple[int, int]:
+            return 0, 0
+
+    path = tmp_path / "kernel"
+    with path.open("wb", buffering=0) as file:
+        watcher = supervised._Kernels(file)
+        for stream, left in ((DeviceStream(), "launched f<int>"), (ck.emulator.stream(), "")):
+            work = witnesses.Work("kernel", "f<int>", stream)
+            watcher.begin(work)
+            assert path.read_text() == "f<int>"
+            watcher.end(work, None)
+            assert path.read_text() == left

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,8 +13,9 @@ from support.places import another, to_host
 
 import cudakit as ck
 from cudakit.emulator import EmulatedStream
-from cudakit.memory import memory, pinned, staging
+from cudakit.memory import backend, memory, pinned, staging
 from cudakit.memory.accounting import Spares
+from cudakit.places import DEVICES
 
 # ── copies ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -636,3 +638,11 @@ def test_large_copies_stay_within_what_the_pool_keeps(stream: Any) -> None:
     assert np.array_equal(out, a)
     use = pinned.pool().use()
     assert use.used + use.free <= pinned.KEPT + 16 * staging.PIECE
+
+
+def test_a_gpu_without_cupy_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    uses = (lambda: backend._backend.__wrapped__(DEVICES), lambda: DEVICES.xp, lambda: DEVICES.using(None).__enter__())
+    for use in uses:
+        with pytest.raises(ck.CudakitError, match=r"CuPy is not installed.*pip install 'cudakit\[cu13\]'.*torch"):
+            use()
