@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.runner import runtestprotocol
 from filelock import FileLock
 from support import emulated, tiles
-from support.caches import kept_folder, use_cache
+from support.caches import OneCache, kept_folder, use_cache
 from support.costs import Costs
 from support.made_kernels import MakingCache
 
@@ -94,6 +95,41 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
     return report
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect all tests before Python's collector runs: none of them is garbage."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Have a worker report of a test that passes its result alone: three of four messages say nothing else."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return None
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed:
+            item.ihook.pytest_runtest_logreport(report=report)
+    return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Iterator[None]:
+    """Look once through what tests leave, millions of objects, mostly decoded programs: no later collection sees them.
+
+    Full collections took half of a room's time where all tests of a module kept what they made; one after each test,
+    and Python's own of 700 objects, took a sixth.
+    """
+    yield
+    if gc.get_count()[0] > MANY_OBJECTS:
+        gc.collect()
+        gc.freeze()
+
+
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if "PYTEST_XDIST_WORKER" in os.environ:  # all processes of a run have one order
@@ -106,6 +142,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(skip)
         if item.get_closest_marker("exhaustive"):
             item.add_marker(pytest.mark.slow)
+        if item.get_closest_marker("large") and isinstance(item, pytest.Function) and "_room" not in item.fixturenames:
+            item.fixturenames.insert(0, "_room")
 
 
 @pytest.fixture(scope="session")
@@ -137,46 +175,32 @@ def session_cache(request: pytest.FixtureRequest, session_folder: Path) -> Itera
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _one_cache(request: pytest.FixtureRequest, session_cache: cache.Cache, session_folder: Path) -> Iterator[None]:
+    """No test reads or fills the user's cache; all tests of a run share one, so that a kernel compiles once."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv("CUDAKIT_CACHE_DIR", str(session_folder))
+        request.config.pluginmanager.register(OneCache(session_cache))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _chosen_as_on_a_gpu(request: pytest.FixtureRequest) -> None:
     """Kernels that are made for a GPU are those that a GPU of the emulator's arch would ask for."""
     if request.config.getoption("--make-kernels") or request.config.getoption("--kernels"):
         place.busy_blocks = place.multiprocessors_of
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(monkeypatch: pytest.MonkeyPatch, session_cache: cache.Cache, session_folder: Path) -> None:
-    """No test reads or fills the user's cache; all tests of a run share one, so that a kernel compiles once."""
-    monkeypatch.setenv("CUDAKIT_CACHE_DIR", str(session_folder))
-    use_cache(monkeypatch, session_cache)
-
-
 @pytest.fixture
-def fresh_cache(_own_cache: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> cache.Cache:
+def fresh_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> cache.Cache:
     """The process's cache for a test that counts compiles: an empty one, as that of the session may be warm."""
     found = cache.Cache(tmp_path / "cache", 2**31)
     use_cache(monkeypatch, found)
     return found
 
 
-@pytest.fixture(autouse=True)
-def _looked_through_once() -> Iterator[None]:
-    """Millions of objects stay after tests, mostly decoded programs: no later collection sees them.
-
-    Full collections took half of a room's time where all tests of a module kept what they made; one after each test,
-    and Python's own of 700 objects, took a sixth.
-    """
-    yield
-    if gc.get_count()[0] > MANY_OBJECTS:
-        gc.collect()
-        gc.freeze()
-
-
-@pytest.fixture(autouse=True)
-def _room(request: pytest.FixtureRequest, session_folder: Path) -> Iterator[None]:
+@pytest.fixture
+def _room(session_folder: Path) -> Iterator[None]:
     """Of the large tests one at a time, in all processes of a run; what they took goes back."""
-    if request.node.get_closest_marker("large") is None:
-        yield
-        return
     with FileLock(session_folder.with_name("large.lock")):
         yield
         gc.collect()

@@ -21,6 +21,22 @@ def use_cache(monkeypatch: pytest.MonkeyPatch, given: cache.Cache) -> None:
     monkeypatch.setattr(cache, "_caches", {(None, *settings.environment_values()): given})
 
 
+class OneCache:
+    """Plugin that makes the cache of a session the process's again before each test.
+
+    A hook costs a fiftieth of an autouse fixture.
+    """
+
+    def __init__(self, session_cache: cache.Cache) -> None:
+        self.session_cache = session_cache
+        self.pytest_runtest_setup()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self) -> None:
+        """Drop the caches that other settings of an earlier test made."""
+        cache._caches = {(None, *settings.environment_values()): self.session_cache}
+
+
 def makers_digest() -> str:
     """Digest of the code that makes what a cache holds."""
     made = hashlib.sha256()
