@@ -22,7 +22,7 @@ from cudakit.jit.signature.signature import declarations_key
 from cudakit.jit.source import headers
 from cudakit.jit.source.roots import Roots
 from cudakit.jit.source.source import Source
-from cudakit.jit.specialise.specialise import Specialization
+from cudakit.jit.specialise.specialise import Specialization, bare
 from cudakit.jit.specialise.spellings import own_headers, text_of
 from cudakit.tuning.kept import entries_of
 
@@ -44,6 +44,8 @@ def build(path: Path, output: Path) -> int:
     """
     instances, tuned = spec.read(path)
     specializations = list(dict.fromkeys(s for instance in instances for s in _specializations(instance)))
+    count = len(specializations)
+    specializations += dict.fromkeys(bare for s in specializations for bare in _variables(s))
     together = [specialization.among(_sharing(specialization, specializations)) for specialization in specializations]
     compile_all(together)
     kernels = [_entry(*pair) for pair in zip(specializations, together, strict=True)]
@@ -53,7 +55,7 @@ def build(path: Path, output: Path) -> int:
     results = [entry for file in tuned for entry in entries_of(file)]
     entries = (*kernels, *signatures, *texts, *results)
     bundled.write_bundle(output, entries, _manifest(path, instances, sources.values()))
-    return len(kernels)
+    return count
 
 
 def _specializations(instance: spec.Instance) -> Iterable[Specialization]:
@@ -65,9 +67,18 @@ def _specializations(instance: spec.Instance) -> Iterable[Specialization]:
             yield kernel.specialization(*instance.types, arch=arch, target="ptx")
 
 
+def _variables(specialization: Specialization) -> Iterator[Specialization]:
+    """Yield the specialization of no kernel, by which variables are read and written before any kernel is called."""
+    origin = specialization.source
+    declarations = declarations_of(origin)
+    if declarations.symbols and not specialization.is_tile:
+        without_kernel = bare(origin, declarations, specialization.arch, specialization.options)
+        yield without_kernel._replace(target=specialization.target)
+
+
 def _sharing(specialization: Specialization, others: Iterable[Specialization]) -> list[Specialization]:
     """Return the specializations that share variables with another, and must be in one code with it."""
-    if not specialization.symbols:
+    if specialization.is_tile or not declarations_of(specialization.source).symbols:
         return []
     return [other for other in others if _unit_of(other) == _unit_of(specialization)]
 

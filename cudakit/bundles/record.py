@@ -8,12 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from cudakit.bundles import spec
 from cudakit.errors import CudakitError
 from cudakit.jit.bundle.used import Use
-from cudakit.jit.cache.bundled import in_toml
+from cudakit.jit.cache.bundled import in_toml, struct_row
 from cudakit.jit.compile.portable import base_of
 from cudakit.jit.source import headers
 from cudakit.jit.source.source import Source
@@ -131,23 +129,5 @@ def _type(evidence: Evidence) -> Any:
     dtype = evidence.dtype
     if dtype is None or evidence.category not in ("array", "scalar"):
         return ""
-    shown = dtype.name if dtype.names is None else _struct(dtype)
+    shown = dtype.name if dtype.names is None else struct_row(dtype)
     return [shown, evidence.rank] if evidence.category == "array" and evidence.rank > 1 else shown
-
-
-def _struct(dtype: np.dtype) -> dict[str, Any]:
-    names = dtype.names or ()
-    fields = [dtype.fields[name] for name in names] if dtype.fields is not None else []
-    return {
-        "names": list(names),
-        "formats": [_format(field[0]) for field in fields],
-        "offsets": [field[1] for field in fields],
-        "itemsize": dtype.itemsize,
-        **({"aligned": True} if dtype.isalignedstruct else {}),
-    }
-
-
-def _format(dtype: np.dtype) -> Any:
-    if dtype.subdtype is not None:
-        return [_format(dtype.subdtype[0]), list(dtype.subdtype[1])]
-    return _struct(dtype) if dtype.names else dtype.str

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from cudakit.errors import ArgumentError, CompileError
-from cudakit.jit.bundle.used import note
+from cudakit.jit.bundle.used import in_use, note
 from cudakit.jit.cache.stages import bundled_code_of, compiled_of, complete_parameters, declarations_of
 from cudakit.jit.launch.code_place import CodePlace, Ready
 from cudakit.jit.load.image import Image, Variables
@@ -139,6 +139,11 @@ class Unit:
         try:
             self._image(place).compiled(self._bare(place)._replace(checks=text))
         except CompileError as error:
+            if in_use(self.options.bundle).never:
+                raise CompileError(
+                    f"variable {variable} ({shown}): its layout is compared by a compile, which compile='never' "
+                    "forbids; write its bytes, as in value.view(np.uint8)"
+                ) from error
             raise ArgumentError(f"variable {variable} ({shown}) has another layout than {dtype}: {error}") from error
 
     def _bare(self, place: CodePlace) -> Specialization:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from cudakit.errors import ArgumentError, CompileError
 from cudakit.jit.bundle.file import CODE, SIGNATURE, BundleFile, Entry, write
 from cudakit.jit.bundle.used import InUse
@@ -207,6 +209,11 @@ def line_of(specialization: Specialization) -> str:
     fields: dict[str, Any] = {field: value, "name": specialization.kernel}
     if specialization.template_arguments:
         fields["arguments"] = [dict(specialization.template_arguments)]
+    if specialization.checks:  # of the layouts of arguments
+        fields["types"] = [
+            "" if parameter.dtype is None or parameter.dtype.names is None else struct_row(parameter.dtype)
+            for parameter in specialization.parameters or ()
+        ]
     return f"{in_toml(fields)},"
 
 
@@ -217,3 +224,22 @@ def in_toml(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(in_toml, value)) + "]"
     return json.dumps(value)  # texts, numbers and truths are written alike
+
+
+def struct_row(dtype: np.dtype) -> dict[str, Any]:
+    """Return the fields of a struct's dtype, as a SPEC has them."""
+    names = dtype.names or ()
+    fields = [dtype.fields[name] for name in names] if dtype.fields is not None else []
+    return {
+        "names": list(names),
+        "formats": [_format(field[0]) for field in fields],
+        "offsets": [field[1] for field in fields],
+        "itemsize": dtype.itemsize,
+        **({"aligned": True} if dtype.isalignedstruct else {}),
+    }
+
+
+def _format(dtype: np.dtype) -> Any:
+    if dtype.subdtype is not None:
+        return [_format(dtype.subdtype[0]), list(dtype.subdtype[1])]
+    return struct_row(dtype) if dtype.names else dtype.str
