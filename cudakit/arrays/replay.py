@@ -27,7 +27,7 @@ from cudakit.errors import CudakitError
 from cudakit.jit.launch.bind import Fragment, evaluate
 from cudakit.jit.launch.dispatch import MISSING, current_stream_text, launch_text, remembered_value_text
 from cudakit.jit.launch.launch import CallShape
-from cudakit.jit.launch.param_buffer import PackedLaunch
+from cudakit.jit.launch.param_buffer import bound_launch
 from cudakit.jit.launch.tracebacks import cut
 from cudakit.jit.load.config import as_config
 from cudakit.streams import devices
@@ -327,10 +327,11 @@ class _ReplayPath:
         varies = any(
             source and not isinstance(value, array) for source, value in zip(sources, step.arguments, strict=True)
         )
-        if not self.is_known or varies or not isinstance(shape.run, PackedLaunch):
+        if not self.is_known or varies:
             return text
         # Only the addresses of new arrays vary, and seldom: the parameters are packed once.
-        bound = shape.run.bound(core, config, kernel, list(map(evaluate, shape.fragments, step.arguments)))
+        bound_values = list(map(evaluate, shape.fragments, step.arguments))
+        bound = bound_launch(shape.run, shape.loaded, shape.fragments, core, config, bound_values)
         same = " and ".join(f"new_address_{k} == {memory.array.data.ptr}" for k, memory in enumerate(self.new))
         return f"{self._add_name('bound', bound)}()" + (f" if {same} else {text}" if same else "")
 

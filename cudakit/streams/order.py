@@ -858,8 +858,10 @@ class Repeat(NamedTuple):
     foreign: tuple[int, ...]
 
 
-def repeating(order: Order, repeat: Repeat) -> Callable[[Sequence[Any], Sequence[Any]], None]:
-    """Return ``again(values, arguments)``, which repeats the launch of `repeat` with the waits that it needs.
+def repeating(order: Order, repeat: Repeat) -> Callable[..., None]:
+    """Return ``again(values, arguments, bound)``, which repeats the launch of `repeat` with the waits that it needs.
+
+    `bound` is the launch with these values as a function without arguments, or None.
 
     It does `Order.before`, the launch and `Order.after`. All launches share one `Use` and one event: each launch
     touches the same segments, and replaces the launch before.
@@ -871,7 +873,7 @@ def repeating(order: Order, repeat: Repeat) -> Callable[[Sequence[Any], Sequence
     used, step, event = Use(track, 0, {}), clocks.step(track, touched, order.warmth), None
     sources = [(order.source(handle), track.core.record()) for handle in foreign]
 
-    def again(values: Sequence[Any], arguments: Sequence[Any]) -> None:
+    def again(values: Sequence[Any], arguments: Sequence[Any], bound: Callable[[], None] | None = None) -> None:
         nonlocal event
         acquire()
         try:
@@ -902,7 +904,10 @@ def repeating(order: Order, repeat: Repeat) -> Callable[[Sequence[Any], Sequence
                     except Exception:
                         order.wait_on_host(track, touched)
                         raise
-                launch(*values)
+                if bound is None:
+                    launch(*values)
+                else:
+                    bound()
                 used.event = event = record(event)
                 repeated[used] = arguments
                 if not used.count % _REPEATS:

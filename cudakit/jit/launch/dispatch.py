@@ -6,7 +6,8 @@ A call that fits no shape goes to the full check, which raises or adds a shape.
 
 Two things make the common call cheap. With the stream and configuration of the last call, while the process has used
 one stream only, nothing is ordered or resolved. CuPy arrays of the last call, and of one before it, are recognized by
-identity, through weak references: their dtype, layout and address cannot have changed.
+identity, through weak references: their dtype, layout and address cannot have changed. If the numbers are the same too,
+the launch's parameters are written once, and CuPy calls the driver (`bound`).
 
 Take ``template <typename T> __global__ void saxpy(T a, const T* x, T* y, size_t n)`` on a device. After a call with a
 Python float, two CuPy arrays and an int, the function is::
@@ -15,33 +16,28 @@ Python float, two CuPy arrays and an int, the function is::
         try:
             (
                 stream_last, config_last, core, resolved_config, cupy_stream, torch_stream, any_arrays, former,
-                x_reference, x_value, y_reference, y_value, a_last, n_last, a_value,
+                x_reference, x_value, y_reference, y_value, a_last, n_last, a_value, bound,
             ) = shape_0.last_launch
             if stream is stream_last and config is config_last and current_cupy_stream(0) is cupy_stream:
                 if (
-                    (a is a_last or type(a) is float)
-                    and x_reference() is x is not None
+                    x_reference() is x is not None
                     and y_reference() is y is not None
-                    and (n is n_last or type(n) is int and (0 <= n <= 1073741823 or 0 <= n <= 9223372036854775807))
                     and not extra
                 ):
-                    return launch_0(
-                        core, resolved_config, kernel_0,
-                        a_value if a is a_last else a_0_unpack(a_0_pack(a))[0],
-                        x_value,
-                        y_value,
-                        n
-                    )
-                if former is not None:
-                    (
-                        x_reference, x_value, y_reference, y_value, a_last, n_last, a_value,
-                    ) = former
                     if (
-                        (a is a_last or type(a) is float)
-                        and x_reference() is x is not None
-                        and y_reference() is y is not None
-                        and (n is n_last or type(n) is int and (0 <= n <= 1073741823 or 0 <= n <= 9223372036854775807))
-                        and not extra
+                        (a is a_last or type(a) is float and a == a_last and a)
+                        and (n is n_last or type(n) is int and n == n_last)
+                    ):
+                        if bound[0] is None:
+                            shape_0.bind(
+                                bound, core, config, resolved_config,
+                                (a_value if a is a_last else a_0_unpack(a_0_pack(a))[0], x_value, y_value, n),
+                            )
+                        elif bound[1] is None or launch_traits(config) == bound[1]:
+                            return bound[0]()
+                    if (
+                        type(a) is float
+                        and type(n) is int and (0 <= n <= 1073741823 or 0 <= n <= 9223372036854775807)
                     ):
                         return launch_0(
                             core, resolved_config, kernel_0,
@@ -50,6 +46,37 @@ Python float, two CuPy arrays and an int, the function is::
                             y_value,
                             n
                         )
+                if former is not None:
+                    (
+                        x_reference, x_value, y_reference, y_value, a_last, n_last, a_value, bound,
+                    ) = former
+                    if (
+                        x_reference() is x is not None
+                        and y_reference() is y is not None
+                        and not extra
+                    ):
+                        if (
+                            (a is a_last or type(a) is float and a == a_last and a)
+                            and (n is n_last or type(n) is int and n == n_last)
+                        ):
+                            if bound[0] is None:
+                                shape_0.bind(
+                                    bound, core, config, resolved_config,
+                                    (a_value if a is a_last else a_0_unpack(a_0_pack(a))[0], x_value, y_value, n),
+                                )
+                            elif bound[1] is None or launch_traits(config) == bound[1]:
+                                return bound[0]()
+                        if (
+                            type(a) is float
+                            and type(n) is int and (0 <= n <= 1073741823 or 0 <= n <= 9223372036854775807)
+                        ):
+                            return launch_0(
+                                core, resolved_config, kernel_0,
+                                a_value if a is a_last else a_0_unpack(a_0_pack(a))[0],
+                                x_value,
+                                y_value,
+                                n
+                            )
                 if (
                     any_arrays
                     and (a is a_last or type(a) is float)
@@ -72,7 +99,7 @@ Python float, two CuPy arrays and an int, the function is::
             if repeated is not None:
                 (
                     stream_last, config_last, core, resolved_config, cupy_stream, torch_stream, again, former,
-                    x_reference, x_value, y_reference, y_value, a_last, n_last, a_value,
+                    x_reference, x_value, y_reference, y_value, a_last, n_last, a_value, bound,
                 ) = repeated
                 if (
                     config is config_last and current_cupy_stream(0) is cupy_stream
@@ -82,17 +109,32 @@ Python float, two CuPy arrays and an int, the function is::
                     and (n is n_last or type(n) is int and (0 <= n <= 1073741823 or 0 <= n <= 9223372036854775807))
                     and not extra
                 ):
-                    if again is None:
-                        return launch_0(
-                            core, resolved_config, kernel_0,
-                            a_value if a is a_last else a_0_unpack(a_0_pack(a))[0],
-                            x_value,
-                            y_value,
-                            n
+                    bound_launch = None
+                    if (
+                        (a is a_last or type(a) is float and a == a_last and a)
+                        and (n is n_last or type(n) is int and n == n_last)
+                    ):
+                        if bound[0] is None:
+                            shape_0.bind(
+                                bound, core, config, resolved_config,
+                                (a_value if a is a_last else a_0_unpack(a_0_pack(a))[0], x_value, y_value, n),
+                            )
+                        elif bound[1] is None or launch_traits(config) == bound[1]:
+                            bound_launch = bound[0]
+                    if again is not None:
+                        return again(
+                            (a_value if a is a_last else a_0_unpack(a_0_pack(a))[0], x_value, y_value, n),
+                            (a, x, y, n),
+                            bound_launch,
                         )
-                    return again(
-                        (a_value if a is a_last else a_0_unpack(a_0_pack(a))[0], x_value, y_value, n),
-                        (a, x, y, n),
+                    if bound_launch is not None:
+                        return bound_launch()
+                    return launch_0(
+                        core, resolved_config, kernel_0,
+                        a_value if a is a_last else a_0_unpack(a_0_pack(a))[0],
+                        x_value,
+                        y_value,
+                        n
                     )
             fitting = None
             if (
@@ -132,6 +174,7 @@ from typing import Any, Protocol
 from cudakit.errors import CudakitError
 from cudakit.jit.launch.bind import Fragment
 from cudakit.jit.launch.launch import CallShape, Plan
+from cudakit.jit.launch.param_buffer import launch_traits
 from cudakit.jit.launch.tracebacks import cut
 from cudakit.streams import devices, process
 from cudakit.streams.process import fill, make_function
@@ -209,8 +252,32 @@ _SETTLED = """\
     $memo
 ) = $shape.last_launch
 if stream is stream_last and config is config_last$same_streams:
+    $recognize
+"""
+# Remembered arguments, of which the numbers may be others.
+_RECOGNIZE = """\
+if (
+    $same_arrays
+):
+    return $remembered_launch
+"""
+# Where all arguments are arrays and numbers, the driver's parameters are written once for the same ones.
+_RECOGNIZE_BOUND = """\
+if (
+    $same_fixed
+):
     if (
-        $same_arrays
+        $same_numbers
+    ):
+        if bound[0] is None:
+            $shape.bind(
+                bound, core, config, resolved_config,
+                $known,
+            )
+        elif bound[1] is None or launch_traits(config) == bound[1]:
+            return bound[0]()
+    if (
+        $number_guards
     ):
         return $remembered_launch
 """
@@ -220,10 +287,7 @@ _SETTLED_FOR_ANY = """\
         (
             $memo
         ) = former
-        if (
-            $same_arrays
-        ):
-            return $remembered_launch
+        $recognize
     if (
         any_arrays
         and $any_arrays
@@ -245,12 +309,29 @@ if repeated is not None:
         config is config_last$same_streams
         and $same_arrays
     ):
-        if again is None:
-            return $remembered_launch
-        return again(
+        $bound_launch
+        if again is not None:
+            return again(
+                $known,
+                $arguments,
+                bound_launch,
+            )
+        if bound_launch is not None:
+            return bound_launch()
+        return $remembered_launch
+"""
+_BOUND_LAUNCH = """\
+bound_launch = None
+if (
+    $same_numbers
+):
+    if bound[0] is None:
+        $shape.bind(
+            bound, core, config, resolved_config,
             $known,
-            $arguments,
         )
+    elif bound[1] is None or launch_traits(config) == bound[1]:
+        bound_launch = bound[0]
 """
 _FITTING = """\
 ${start}if (
@@ -434,26 +515,43 @@ def _straight(
     for i in shape.converted:
         current_values[i] = remembered_value_text(f"{titles[i]}_value", arguments[i], f"{titles[i]}_last", values[i])
     remembered = [f"{titles[i]}_value" if i in fixed else value for i, value in enumerate(current_values)]
+    all_same = [same.get(i, check) for i, check in enumerate(checks)]
     memo = [f"{title}_reference, {title}_value, " for title in fixed.values()]
     memo += [f"{titles[i]}_last, " for i in shape.numbers] + [f"{titles[i]}_value, " for i in shape.converted]
-    memo += [f"{titles[i]}_shape, " for i in shape.shaped]
+    memo += [f"{titles[i]}_shape, " for i in shape.shaped] + ["bound, "] * shape.is_bindable
+    same_numbers = [_same_number(shape.fragments[i], arguments[i], f"{titles[i]}_last") for i in shape.numbers]
+    names["launch_traits"] = launch_traits
     first = ("core", "resolved_config", kernel)
     parts = {
         **parts,
         "same_streams": same_streams,
         "memo": "".join(memo).rstrip(),
-        "same_arrays": "\nand ".join([same.get(i, check) for i, check in enumerate(checks)]),
+        "same_arrays": "\nand ".join(all_same),
+        "same_fixed": "\nand ".join([check for i, check in enumerate(all_same) if i not in shape.numbers]),
+        "same_numbers": "\nand ".join(same_numbers) or "True",
+        "number_guards": "\nand ".join([guards[i] for i in shape.numbers]) or "True",
         "any_arrays": "\nand ".join(checks),
         "known": _tuple(remembered),
         "remembered_launch": launch_text(run, first, remembered),
         "passed_launch": launch_text(run, first, current_values),
     }
+    parts["recognize"] = fill(_RECOGNIZE_BOUND if shape.is_bindable else _RECOGNIZE, 0, **parts).rstrip()
+    parts["bound_launch"] = fill(_BOUND_LAUNCH, 0, **parts).rstrip() if shape.is_bindable else "bound_launch = None"
     text = fill(_SETTLED, 2, **parts)
     if not fixed:
         return text
     leader = shape.fixed[0]
     text += fill(_SETTLED_FOR_ANY, 2, **parts)
     return text + (fill(_REPEATED, 2, first=arguments[leader], **parts) if shape.is_fixed else "")
+
+
+def _same_number(fragment: Fragment, argument: str, last: str) -> str:
+    """Return the source of the condition that a number is passed to the kernel as the remembered one `last`."""
+    for number_type, unlike_zero in (("int", ""), ("float", f" and {argument}")):
+        if fragment.guard.startswith(f"type({{a}}) is {number_type}"):
+            # The two zeros are equal, and differ.
+            return f"({argument} is {last} or type({argument}) is {number_type} and {argument} == {last}{unlike_zero})"
+    return f"{argument} is {last}"
 
 
 # Text for functions of kernels and for replayed calls (`cudakit.arrays.replay`). `Fragment.written` writes guards and

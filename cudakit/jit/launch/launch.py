@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from cudakit.errors import ArgumentError, LaunchError, raise_launch_error
 from cudakit.jit.launch.bind import Fragment
+from cudakit.jit.launch.param_buffer import PackedLaunch, bound_launch, launch_traits
 from cudakit.jit.load.config import Config, Cover, as_config, is_empty
 from cudakit.jit.load.load import Loaded
 from cudakit.jit.specialise.specialise import BoundParameter
@@ -148,6 +149,8 @@ def nothing() -> None:
 _NOTHING = object()
 #: Maximum of calls for which a shape remembers other arrays. After these, identity is no longer tried.
 _MOST_RENEWALS = 64
+#: Launches with the same arguments before the driver's parameters are written once.
+_CALLS_BEFORE_BINDING = 8
 #: As `Settled.any_arrays`.
 RENEWING = "renewing"
 #: Maximum of streams and first arrays for which a shape has repeats.
@@ -177,7 +180,7 @@ class Settled(NamedTuple):
         For each argument in `CallShape.fixed`, a weak reference to it, and its driver argument.
     numbers : tuple
         Arguments in `CallShape.numbers`; then driver arguments for `CallShape.converted`; then shapes of the arrays in
-        `CallShape.shaped`.
+        `CallShape.shaped`; then, where `CallShape.is_bindable`, the list that `CallShape.bind` fills.
     """
 
     stream: Any
@@ -277,6 +280,11 @@ class CallShape(_Remembering):
     def shaped(self) -> tuple[int, ...]:
         """Positions of arguments that are checked by identity and shape."""
         return tuple(position for position in self.fixed if self.fragments[position].shaped)
+
+    @cached_property
+    def is_bindable(self) -> bool:
+        """True if all arguments can be remembered: the driver's parameters are then written once."""
+        return len({*self.fixed, *self.numbers}) == len(self.fragments) > 0
 
     @cached_property
     def libraries(self) -> tuple[str, ...]:
@@ -448,6 +456,23 @@ class CallShape(_Remembering):
         self.last_launch = nothing.flat()
         self.repeats.clear()
 
+    def bind(self, bound: list[Any], core: Any, config: Any, resolved: LaunchConfig, values: Sequence[Any]) -> None:
+        """Count a launch with remembered arguments. After some, put the launch with these arguments into `bound`.
+
+        Parameters
+        ----------
+        bound : list
+            The launch, or None; what a mutable configuration was then (see `launch_traits`), or None; the count.
+        core, config, resolved : object
+            cuda.core's stream, the user's configuration and the checked one.
+        values : sequence
+            The driver's arguments.
+        """
+        bound[2] += 1
+        if bound[2] >= _CALLS_BEFORE_BINDING:
+            bound[1] = launch_traits(config) if config is resolved else None
+            bound[0] = bound_launch(self.run, self.loaded, self.fragments, core, resolved, values)
+
     def renew(self, values: Sequence[Any], arguments: Sequence[Any]) -> None:
         """Remember the arrays and numbers of this call, and the arrays that were remembered before.
 
@@ -538,11 +563,14 @@ class CallShape(_Remembering):
         """Return `Settled.arrays` and `Settled.numbers` of a launch."""
         arrays = tuple(item for i in self.fixed for item in (weakref.ref(arguments[i]), values[i]))
         numbers = (*(arguments[i] for i in self.numbers), *(values[i] for i in self.converted))
-        return arrays, (*numbers, *(arguments[i].shape for i in self.shaped))
+        return arrays, (*numbers, *(arguments[i].shape for i in self.shaped), *self._unbound())
 
     def _no_memo(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         numbers = (_NOTHING,) * len(self.numbers) + (0,) * (len(self.converted) + len(self.shaped))
-        return (_nobody, 0) * len(self.fixed), numbers
+        return (_nobody, 0) * len(self.fixed), (*numbers, *self._unbound())
+
+    def _unbound(self) -> tuple[list[Any], ...]:
+        return ([None, None, 0],) if self.is_bindable else ()
 
 
 def _nobody() -> object:
@@ -553,8 +581,6 @@ def _nobody() -> object:
 def make_run(loaded: Loaded, fragments: Sequence[Fragment]) -> Callable[..., None]:
     """Return the function that launches a shape: cuda.core's launch, or a `PackedLaunch` if an argument needs it."""
     if any(fragment.form == "s" for fragment in fragments):
-        from cudakit.jit.launch.param_buffer import PackedLaunch
-
         return PackedLaunch(loaded, fragments)
     from cuda.core import launch
 

@@ -96,7 +96,7 @@ def test_the_same_number_again_is_looked_at_no_more(dtype: str, values: tuple[An
     said: list[Any] = []
     loaded: Any = SimpleNamespace(kernel="kernel", parameters=(parameter,))
     shape = CallShape(loaded, (fragment,), ("number",), 0, lambda *given: said.append(given[3]))
-    numbers = (same, *["remembered"] * len(shape.converted))
+    numbers = (same, *["remembered"] * len(shape.converted), [None, None, 0])
     shape.last_launch = Settled("stream", "config", "core", "resolved", None, None, True, None, (), numbers).flat()
     assert shape.settled is not None
     assert shape.settled.numbers == numbers

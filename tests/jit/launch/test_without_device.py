@@ -74,6 +74,7 @@ class Driver:
         self.sizes, self.status = sizes, status
         self.launches: list[tuple[Any, int, list[bytes], list[int]]] = []
         monkeypatch.setattr(driver, "cuLaunchKernelEx", self.launch)
+        monkeypatch.setattr(param_buffer, "_cupy_launch", lambda: None)
         monkeypatch.setattr(param_buffer, "handle_of", lambda stream: stream.handle)
 
     def launch(self, config: Any, function: Any, parameters: int, extra: int) -> tuple[Any]:
