@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -85,6 +86,22 @@ def test_the_kernel_is_one_at_a_point_and_falls() -> None:
     assert np.allclose(values[0], [1, (1 + root) * math.exp(-root), (1 + 3 * root) * math.exp(-3 * root)])
 
 
+def test_the_likelihood_is_that_of_a_normal_distribution_and_of_the_weights() -> None:
+    """Up to a constant, with the variance that fits best; each weight's own deviation from its first value is one."""
+    search: Any = strategy_of("model", SPACE, seed=4)
+    learned, ranks = np.arange(0, len(SPACE), 97), np.random.default_rng(0).normal(size=len(range(0, len(SPACE), 97)))
+    results = []
+    for change in (0.0, 0.3, -1.1):
+        weights = search._first + change * np.arange(len(search._first))
+        places = search._places(weights, learned)
+        covariance = model.kernel(places, places, search._groups) + model.NOISE * np.eye(len(learned))
+        covariance *= ranks @ np.linalg.solve(covariance, ranks) / len(learned)
+        exact = -np.linalg.slogdet(covariance)[1] / 2 - ((weights - search._first) ** 2).sum() / 2
+        results.append((search._fit(weights, learned, ranks)[2], exact))
+    differences = [likelihood - exact for likelihood, exact in results]
+    assert np.allclose(differences, differences[0], atol=1e-6)
+
+
 def test_half_of_the_kernel_is_of_each_parameter_alone() -> None:
     """A value of one parameter tells about it, however far the others are."""
     places = np.array([[1.0, 0.0, 0.0], [1.0, 90.0, 0.0]])
@@ -111,3 +128,10 @@ def test_neighbours_of_the_best_point_join_the_pool_of_a_large_space(monkeypatch
         search.tell(point, 2.0 + sum(abs(value - 4) for value in point.values()))
     near = [space.point(search.rows[number]) for number in search.measured[11:]]
     assert sum(sum(value != 4 for value in point.values()) <= 1 for point in near) > 20
+
+
+def test_a_recorded_space_has_the_recorded_points_alone() -> None:
+    space = RECORDED.space
+    assert space.product == len(SPACE) < SPACE.product
+    assert all(point in space for point in SPACE)
+    assert {"BLOCK": 256, "ITEMS": 8, "VECTOR": 1, "STAGES": 1, "SWIZZLE": False, "LAYOUT": "row"} not in space

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,6 +27,8 @@ def points_of(strategy: Any) -> list[Point]:
     points: list[Point] = []
     while asked := strategy.ask(2):
         points += asked
+        assert len(asked) <= 2
+        assert len(points) <= len(SPACE)
         for point in asked:
             strategy.tell(point, cost(point))
     return points
@@ -53,6 +57,68 @@ def test_a_study_of_your_own_is_used_and_must_minimize() -> None:
     assert strategy.ask(2) == [{"A": 1}]
     with pytest.raises(ck.ArgumentError, match="does not minimize one value"):
         Study({"A": [1, 2]}, optuna.create_study(direction="maximize"))
+
+
+class StandIn:
+    """The part of Optuna that a study needs, with a sampler that repeats itself."""
+
+    def __init__(self, sampler: Any = None) -> None:
+        self.sampler, self.directions, self.rng = sampler, ["minimize"], random.Random(0)
+        self.queue, self.ended, self.asked = list[dict[str, str]](), list[tuple[Any, Any]](), 0
+
+    def enqueue_trial(self, params: dict[str, str]) -> None:
+        self.queue.append(params)
+
+    def ask(self, distributions: dict[str, list[str]]) -> Any:
+        self.asked += 1
+        drawn = {name: self.rng.choice(texts[1:]) for name, texts in distributions.items()}
+        return SimpleNamespace(params=self.queue.pop(0) if self.queue else drawn)
+
+    def tell(self, trial: Any, value: float | None = None, state: str | None = None) -> None:
+        self.ended.append((trial.params, state if value is None else value))
+
+
+@pytest.fixture
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = SimpleNamespace(
+        create_study=lambda sampler: StandIn(sampler), samplers=SimpleNamespace(TPESampler=lambda seed: seed),
+        study=SimpleNamespace(StudyDirection=SimpleNamespace(MINIMIZE="minimize")),
+        distributions=SimpleNamespace(CategoricalDistribution=list),
+        trial=SimpleNamespace(TrialState=SimpleNamespace(PRUNED="pruned")),
+    )  # fmt: skip
+    monkeypatch.setitem(sys.modules, "optuna", names)
+
+
+def test_a_study_is_told_of_each_trial(stand_in: None) -> None:
+    orders = set()
+    for seed in range(3):
+        strategy = Study(SPACE, seed=seed)
+        points = points_of(strategy)
+        assert points_of(Study(SPACE, seed=seed)) == points
+        orders.add(repr(points))
+        assert sorted(map(repr, points)) == sorted(map(repr, SPACE))
+        assert (strategy.ask(), strategy.ask(0), strategy.study.sampler) == ([], [], seed)
+        values = {repr(point): cost(point) for point in points}
+        for params, value in strategy.study.ended:
+            point = {"A": int(params["A"]), "B": {"'x'": "x", "True": True, "1": 1}[params["B"]]}
+            # Pruned is also a point that is drawn again while it waits for its value.
+            assert value == "pruned" or value == values[repr(point)]
+        told = [value for _, value in strategy.study.ended]
+        assert {value for value in values.values() if value is not None} <= set(told)
+        assert len(told) == strategy.study.asked >= len(SPACE)
+    assert len(orders) == 3  # the last points are drawn without Optuna
+
+
+def test_values_that_are_no_number_are_pruned(stand_in: None) -> None:
+    strategy = Study({"A": [1, 2, 3]})
+    for value, expected in ((None, "pruned"), (float("nan"), "pruned"), (float("inf"), "pruned"), (2.5, 2.5)):
+        strategy.tell({"A": 2}, value)
+        assert strategy.study.ended[-1] == ({"A": "2"}, expected)
+    assert sorted(point["A"] for point in strategy.ask(5)) == [1, 3]
+    own = StandIn()
+    own.directions = ["maximize"]
+    with pytest.raises(ck.ArgumentError, match="does not minimize one value"):
+        Study({"A": [1, 2]}, own)
 
 
 def test_a_missing_optuna_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,6 +75,8 @@ def test_neighbours_differ_in_one_parameter_and_are_valid() -> None:
     corner = space.row({"BLOCK": 32, "ITEMS": 1, "LAYOUT": "row"})
     assert len(space.neighbours(corner)) == 5
     assert len(space.neighbours(corner, reach=1)) == 3
+    middle = space.row({"BLOCK": 64, "ITEMS": 1, "LAYOUT": "row"})
+    assert [space.point(row)["BLOCK"] for row in space.neighbours(middle, reach=1)] == [32, 128, 64, 64]
 
 
 def test_a_space_of_one_point_is_a_space() -> None:
