@@ -114,6 +114,8 @@ __all__ = [
 _MODULES = (
     "adapters", "emulator", "errors", "generate", "hazards", "jax", "math", "memory", "ops", "pipeline", "random",
     "scale", "testing", "torch", "tuning",
+    # Rooms that others import as ``from cudakit import system``: Python asks for the attribute first.
+    "foreign_names", "installation", "records", "reports", "system",
 )  # fmt: skip
 _HOMES = {
     "emulator.checks.check": ("check",),

@@ -22,7 +22,6 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -74,7 +73,6 @@ class Reporter(Protocol):
         """
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Track:
     """State of a stream in the order. `Clocks` has the rest, under the stream's name.
 
@@ -100,19 +98,23 @@ class Track:
         Arguments of launches in other programs' captures, without an event: kept until the stream's next event.
     """
 
-    core: Stream
-    handle: int
-    device_id: int
-    idle: list[Event]
-    holdings: deque[tuple[Use, Any]] = field(default_factory=deque)
-    repeated: dict[Use, Any] = field(default_factory=dict)
-    settled: weakref.WeakSet[FastPath] = field(default_factory=weakref.WeakSet)
-    spell: Spell | None = None
-    capture: Captured | None = None
-    unmarked: list[Any] = field(default_factory=list)
+    __slots__ = (
+        "capture", "core", "device_id", "handle", "holdings", "idle", "repeated", "settled", "spell", "unmarked",
+    )  # fmt: skip
+
+    def __init__(self, core: Stream, handle: int, device_id: int, idle: list[Event]) -> None:
+        self.core = core
+        self.handle = handle
+        self.device_id = device_id
+        self.idle = idle
+        self.holdings: deque[tuple[Use, Any]] = deque()
+        self.repeated: dict[Use, Any] = {}
+        self.settled: weakref.WeakSet[FastPath] = weakref.WeakSet()
+        self.spell: Spell | None = None
+        self.capture: Captured | None = None
+        self.unmarked: list[Any] = []
 
 
-@dataclass(eq=False)
 class Captured:
     """Work put on a stream while it was captured, for the order of the graph's launches.
 
@@ -126,10 +128,11 @@ class Captured:
         Arguments that the graph must keep alive.
     """
 
-    begun: Use
-    reads: dict[Range, None] = field(default_factory=dict)
-    writes: dict[Range, None] = field(default_factory=dict)
-    things: list[Any] = field(default_factory=list)
+    def __init__(self, begun: Use) -> None:
+        self.begun = begun
+        self.reads: dict[Range, None] = {}
+        self.writes: dict[Range, None] = {}
+        self.things: list[Any] = []
 
 
 class Tracks:

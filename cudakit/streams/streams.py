@@ -11,13 +11,13 @@ import functools
 import sys
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 
 from cudakit.errors import ArgumentError, CudakitError, LaunchError, raise_launch_error
+from cudakit.records import NamedTuple
 from cudakit.streams import devices, process
 
 if TYPE_CHECKING:
@@ -35,8 +35,7 @@ def handle_of(stream: Stream) -> int:
     return int(stream.handle) or _LEGACY
 
 
-@dataclass(frozen=True)
-class DeviceStream:
+class DeviceStream(NamedTuple):
     """A stream passed to a launch, with the data that each launch on it needs."""
 
     stream: Any

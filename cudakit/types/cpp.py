@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final, TypeAlias
 
@@ -19,8 +18,7 @@ import numpy as np
 from cudakit.records import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(NamedTuple):
     """A type name, qualified as written, with its template arguments (None if it has none).
 
     Fundamental types are canonical (``unsigned int``, never ``unsigned``).
@@ -56,8 +54,7 @@ class Reference(NamedTuple):
         return f"{self.target}{'&&' if self.rvalue else '&'}"
 
 
-@dataclass(frozen=True, slots=True)
-class Opaque:
+class Opaque(NamedTuple):
     """A type of which only the source text is known. Nothing is deduced from it; the compiler resolves it."""
 
     text: str
@@ -287,7 +284,7 @@ def tensor_arguments(cpp: CppType) -> tuple[CppType | Value, CppType | Value]:
 
 def with_const(cpp: Named | Pointer | Opaque, const: bool) -> Named | Pointer | Opaque:
     """Return `cpp` with its top-level const set to `const`."""
-    return cpp._replace(const=const) if isinstance(cpp, Pointer) else replace(cpp, const=const)
+    return cpp._replace(const=const)
 
 
 def scalar_dtype(cpp: CppType) -> np.dtype | None:

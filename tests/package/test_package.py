@@ -71,6 +71,7 @@ print(*sorted(name for name in sys.modules if name.startswith("cudakit.")))
     imported, of_one_name = (line.split() for line in done.stdout.splitlines())
     assert imported == ["cudakit"]
     assert {"cudakit.streams.devices", "cudakit.errors"} <= set(of_one_name)
+    assert "cudakit.foreign_names" not in of_one_name
     assert len(of_one_name) < 8, of_one_name
 
 

@@ -6,7 +6,6 @@ import functools
 import sys
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -218,7 +217,6 @@ class _Remembering:
         self.repeats: dict[tuple[int, int], tuple[Any, ...]] = {}
 
 
-@dataclass(eq=False)
 class CallShape(_Remembering):
     """A combination of argument types, bound to a loaded specialization.
 
@@ -241,17 +239,23 @@ class CallShape(_Remembering):
         `Settled`, flat, of further launches, by the identities of a stream and the first array.
     """
 
-    loaded: Loaded
-    fragments: tuple[Fragment, ...]
-    families: tuple[str, ...]
-    device_id: int
-    run: Callable[..., None]
-    config: tuple[Any, Any] = (_NOTHING, None)
-    _renewals: int = 0
-    _once: dict[tuple[int, int], tuple[Any, ...]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        loaded: Loaded,
+        fragments: tuple[Fragment, ...],
+        families: tuple[str, ...],
+        device_id: int,
+        run: Callable[..., None],
+    ) -> None:
         super().__init__()
+        self.loaded = loaded
+        self.fragments = fragments
+        self.families = families
+        self.device_id = device_id
+        self.run = run
+        self.config: tuple[Any, Any] = (_NOTHING, None)
+        self._renewals = 0
+        self._once: dict[tuple[int, int], tuple[Any, ...]] = {}
         self.unsettle()
         order().watch(self)
         add_shortcut(self)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from cudakit.errors import CompileError
@@ -117,11 +117,11 @@ class Grammar:
             read = []
         if any(packs) and len(packs) == len(read):
             read = [
-                replace(parameter, pack=parameter.pack or pack) for parameter, pack in zip(read, packs, strict=True)
+                parameter._replace(pack=parameter.pack or pack) for parameter, pack in zip(read, packs, strict=True)
             ]
         defaults = [default_of(part) for part in split_at(parameters[1:-1])]
         if any(defaults) and len(defaults) == len(read):
-            read = [replace(parameter, default=default) for parameter, default in zip(read, defaults, strict=True)]
+            read = [parameter._replace(default=default) for parameter, default in zip(read, defaults, strict=True)]
         return _with_invented(declared, read)
 
     def _function_root(self, template: str, parameters: str) -> Node | None:
@@ -234,7 +234,7 @@ class Grammar:
         """Return the type that the specifiers of `node` name."""
         const = any(child.type == "type_qualifier" and _text(child) == "const" for child in node.named_children)
         cpp = self._named(node.child_by_field_name("type"))
-        return replace(cpp, const=True) if const else cpp
+        return cpp._replace(const=True) if const else cpp
 
     def _named(self, node: Node | None) -> Named | Opaque:
         if node is None:
@@ -380,7 +380,7 @@ def _with_invented(
         cpp = _named_auto(parameter.type, name)
         if cpp != parameter.type:
             invented.append(TemplateParameter(name, "type", pack=parameter.pack))
-        read.append(replace(parameter, type=cpp))
+        read.append(parameter._replace(type=cpp))
     return (*template, *invented), tuple(read)
 
 

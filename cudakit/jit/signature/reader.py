@@ -129,7 +129,7 @@ class _Reader:
         signature = Signature(name, template_parameters, parameters, line, defined, is_tile)
         if is_tile and not (self._heads and self._heads.search(piece.text)):
             positions = [k for k, parameter in enumerate(parameters or ()) if is_tensor(parameter.type)]
-            signature = replace(signature, heads=_tensor_head(piece, heads[0], positions))
+            signature = signature._replace(heads=_tensor_head(piece, heads[0], positions))
         return _Kernel(signature, begin, defined)
 
     def _variants(self, piece: outline.Piece) -> Iterator[str]:
@@ -360,18 +360,18 @@ def _merged(first: _Kernel, second: _Kernel, source: outline.Outline) -> _Kernel
         return None
     shape, spare_shape = _shape(signature), _shape(spare)
     if exclusive and shape != spare_shape:
-        return replace(main, signature=replace(signature, parameters=None))
+        return replace(main, signature=signature._replace(parameters=None))
     # Two declarations may spell one type in two ways (`uint`, `unsigned int`), which only the compiler can tell.
     if shape[0] != spare_shape[0] or (shape[1] and spare_shape[1] and len(shape[1]) != len(spare_shape[1])):
         return None
     pairs = zip(signature.template_parameters, spare.template_parameters, strict=True)
-    merged = tuple(p if p.default is not None else replace(p, default=q.default) for p, q in pairs)
+    merged = tuple(p if p.default is not None else p._replace(default=q.default) for p, q in pairs)
     parameters = signature.parameters
     if parameters is not None and spare.parameters is not None:
         both = zip(parameters, spare.parameters, strict=True)
-        parameters = tuple(p if p.default is not None else replace(p, default=q.default) for p, q in both)
+        parameters = tuple(p if p.default is not None else p._replace(default=q.default) for p, q in both)
     heads = (*signature.heads, *spare.heads)
-    return replace(main, signature=replace(signature, template_parameters=merged, parameters=parameters, heads=heads))
+    return replace(main, signature=signature._replace(template_parameters=merged, parameters=parameters, heads=heads))
 
 
 def _shape(signature: Signature) -> tuple[tuple[object, ...], tuple[object, ...] | None]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from cudakit.errors import TemplateError, shortened
@@ -20,8 +19,7 @@ from cudakit.types import cpp
 RECORDS_FORMAT = 10
 
 
-@dataclass(frozen=True, slots=True)
-class TemplateParameter:
+class TemplateParameter(NamedTuple):
     """A template parameter.
 
     Attributes
@@ -45,8 +43,7 @@ class TemplateParameter:
     pack: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(NamedTuple):
     """A kernel parameter.
 
     Attributes
@@ -82,8 +79,7 @@ class TensorHead(NamedTuple):
     body: int
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(NamedTuple):
     """The signature of a kernel.
 
     Attributes
@@ -131,8 +127,7 @@ class Signature:
         return f"{self.name}({', '.join(str(parameter.type) for parameter in self.parameters or ())})"
 
 
-@dataclass(frozen=True, slots=True)
-class Symbol:
+class Symbol(NamedTuple):
     """A ``__constant__``, ``__device__`` or ``__managed__`` variable at namespace scope.
 
     Attributes
@@ -168,8 +163,7 @@ class Enumeration(NamedTuple):
     underlying: str
 
 
-@dataclass(frozen=True, slots=True)
-class Declarations:
+class Declarations(NamedTuple):
     """The declarations of a source at namespace scope.
 
     Attributes
@@ -242,8 +236,7 @@ _RECORDS: Final = {
 def _encoded(value: Any) -> Any:
     name = type(value).__name__
     if name in _RECORDS:
-        fields = value if isinstance(value, tuple) else [getattr(value, field) for field in value.__match_args__]
-        return [name, *map(_encoded, fields)]
+        return [name, *map(_encoded, value)]
     return ["", *map(_encoded, value)] if isinstance(value, tuple) else value
 
 
@@ -304,7 +297,7 @@ def select(declarations: Declarations, name: str | None, source_name: str) -> Si
             raise TemplateError(f"{source_name} has no kernel {shortened(name)}; {_near(squeezed, list(kernels))}")
     same = kernels[names[0]]
     if len(same) > 1:
-        same = [replace(kernel, is_overload=kernel.parameters is not None) for kernel in same]
+        same = [kernel._replace(is_overload=kernel.parameters is not None) for kernel in same]
     # A prototype that fits no definition is an overload without one.
     overloads = [kernel for kernel in same if kernel.defined] or same
     if len(overloads) == 1 and (name is None or "(" not in name):
