@@ -8,12 +8,11 @@ namespace cudakit {
 //   then rows of 64 elements a box, which lie along k (A_DEEP, B_DEEP) or across. a_step and b_step are 1, or 0 where all
 //   products share a matrix.
 // Threads: one thread of the first warpgroup copies tiles of A and B. Each of GROUPS further warpgroups multiplies 64 rows and
-//   WIDE columns: a thread has 2 neighbouring columns of 8, of rows lane / 4 and 8 more. A block makes every gridDim-th tile of
+//   WIDE columns: a thread has 2 neighbouring columns of 8, of rows lane / 4 and 8 more, and stores 8 of 32. A block makes every gridDim-th tile of
 //   C. Tiles in turn are of GROUP rows of tiles, column after column, so that what they read is in L2.
 // Memory: A is read n / WIDE times and B m / (64 GROUPS) times, mostly from L2, in boxes of 64 elements a row; C is written once,
 //   bias and residual are read once, 16 bytes a thread. STAGES tiles of A and B are in shared memory, swizzled by 128 bytes
-//   against bank conflicts. Each warp has a part of 16 × 40 floats, through which its sums become whole rows: 8 floats more
-//   than 32 put four rows into different banks.
+//   against bank conflicts.
 // Preconditions: sm_90a. m, n, k and batches are positive. Maps have a swizzle of 128 bytes and boxes as boxed_tile says. a and
 //   b are the memory of the maps. IS_ALIGNED: 16 bytes of C, bias and residual begin at multiples of 16 in every row. What is
 //   not read (bias, residual) may be any address; C overlaps nothing that is.
@@ -26,13 +25,12 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1)
                      const Out* __restrict__ residual, Out* __restrict__ c, float scale, int m, int n, int k, int batches,
                      int a_step, int b_step, const __grid_constant__ CUtensorMap a_map,
                      const __grid_constant__ CUtensorMap b_map) {
-    constexpr int HIGH = 64 * GROUPS, PITCH = 40;
+    constexpr int HIGH = 64 * GROUPS;
     using ATile = boxed_tile<HIGH, A_DEEP>;
     using BTile = boxed_tile<WIDE, B_DEEP>;
     constexpr int STAGE = ATile::BYTES + BTile::BYTES;
     extern __shared__ __align__(1024) unsigned char memory[];
-    float* const parts = reinterpret_cast<float*>(memory + STAGES * STAGE);
-    mbarrier* const full = reinterpret_cast<mbarrier*>(parts + 4 * GROUPS * 16 * PITCH);
+    mbarrier* const full = reinterpret_cast<mbarrier*>(memory + STAGES * STAGE);
     mbarrier* const empty = full + STAGES;
 
     const int rows = (m + HIGH - 1) / HIGH, columns = (n + WIDE - 1) / WIDE, each = rows * columns;
@@ -75,7 +73,6 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1)
         if constexpr (GROUPS > 1) detail::set_registers<232, true>();
         using Made = typename detail::storage<Out>::type;
         const int warp = threadIdx.x / 32 - 4, lane = threadIdx.x % 32, group = warp / 4;
-        float* const part = parts + warp * 16 * PITCH;
         warpgroup_sums<T, WIDE> sums;
         for (int number = blockIdx.x; number < each * batches; number += gridDim.x) {
             place(number);
@@ -97,23 +94,10 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1)
                 reinterpret_cast<const Made*>(bias + column), reinterpret_cast<const Made*>(residual + begin),
                 reinterpret_cast<Made*>(c + begin), n, scale, m - row, n - column};
 #pragma unroll
-            for (int wide = 0; wide < WIDE; wide += 32) {
+            for (int wide = 0; wide < WIDE; wide += 32)
 #pragma unroll
-                for (int i = 0; i < 8; ++i) {
-                    const float* const two = sums.sum + wide / 2 + 2 * i;
-                    *reinterpret_cast<float2*>(part + (lane / 4 + i % 2 * 8) * PITCH + i / 2 * 8 + lane % 4 * 2) =
-                        make_float2(two[0], two[1]);
-                }
-                __syncwarp();
-#pragma unroll
-                for (int i = lane; i < 64; i += 32) {
-                    const float4* const from = reinterpret_cast<const float4*>(part + i / 4 * PITCH + i % 4 * 8);
-                    const float4 x = from[0], y = from[1];
-                    epilogue.store(warp * 16 + i / 4, wide + i % 4 * 8,
-                                   few<float, 8>{{x.x, x.y, x.z, x.w, y.x, y.y, y.z, y.w}});
-                }
-                __syncwarp();
-            }
+                for (int half = 0; half < 2; ++half)
+                    epilogue.store(warp * 16 + lane / 4 + 8 * half, wide + lane % 4 * 8, sums.neighbours(wide, half));
         }
     }
 }

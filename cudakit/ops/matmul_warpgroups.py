@@ -15,8 +15,6 @@ from cudakit.ops.matmul_tiles import MatrixLayout, Product, flat_of, matrix_layo
 
 #: Elements along k of a tile, and rows or columns of a box of 128 bytes.
 _BOX = 64
-#: Rows and columns of shared memory in which a warp's sums become rows of C.
-_PART = (16, 40)
 _ROW_BYTES = 16
 
 
@@ -43,8 +41,8 @@ class Tile(NamedTuple):
 
     @property
     def shared_bytes(self) -> int:
-        """Shared memory of a block in bytes: stages, parts of the warps, and two barriers for each stage."""
-        return self.stages * ((self.m + self.n) * _BOX * 2 + 16) + 4 * self.groups * prod(_PART) * 4
+        """Shared memory of a block in bytes: tiles of A and B, and two barriers, for each stage."""
+        return self.stages * ((self.m + self.n) * _BOX * 2 + 16)
 
 
 #: As measured on an H200 (`benchmarks/results/products-h200.md`), greatest first.

@@ -122,6 +122,7 @@ def test_epilogue(stream: Any, xp: Any, n: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.emulator
 def test_checks_find_nothing() -> None:
     a, b = numbers(np, 200, 200), numbers(np, 200, 160, seed=1)
     check(a, b, ck.emulator.stream(check="raise"))

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cuda.h>
+#include <cudakit/elementwise/values.cuh>
 #include <cudakit/mbarrier.cuh>
 
 struct __half;
@@ -109,6 +110,30 @@ struct warpgroup_sums {
     __device__ __forceinline__ void wait() {
         asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LATER) : "memory");
         fix();
+    }
+    /// Eight neighbours of C: columns `wide` + 8 (lane % 4) on, of row lane / 4 of the warp's 16, or 8 further (`half`).
+    __device__ __forceinline__ few<float, 8> neighbours(int wide, int half) const {
+        // A thread has two columns of each of four eights, and gets one eight from the four lanes of its row.
+        const int lane = threadIdx.x % 4;
+        float pairs[4][2];
+#pragma unroll
+        for (int i = 0; i < 8; ++i) pairs[i / 2][i % 2] = sum[wide / 2 + i / 2 * 4 + half * 2 + i % 2];
+#pragma unroll
+        for (int apart = 1; apart < 4; apart *= 2)
+#pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                const int low = i / 2;
+                if (low & apart) continue;
+                float &x = pairs[low][i % 2], &y = pairs[low + apart][i % 2];
+                const bool is_high = lane & apart;
+                const float other = __shfl_xor_sync(~0u, is_high ? x : y, apart);
+                if (is_high) x = other;
+                else y = other;
+            }
+        few<float, 8> result;
+#pragma unroll
+        for (int i = 0; i < 8; ++i) result.values[i] = pairs[i / 2][i % 2];
+        return result;
     }
 
 private:
