@@ -130,6 +130,7 @@ TEMPLATES = {
     "topk": ("ops/test_topk.py",),
     "transpose": ("ops/test_move.py", "templates/test_templates.py"),
     "vectors": ("ops/test_vectors.py",),
+    "warpgroup_matmul": ("ops/test_warpgroups.py",),
     "window": ("ops/test_filters.py",),
     "tile/attention": ("ops/test_attention.py", "templates/test_tiles.py"),
     "tile/matmul": ("ops/test_matmul.py", "templates/test_tiles.py"),
