@@ -265,6 +265,8 @@ def _kernel_name(kernel: Any, function: Any) -> str:
 
 
 _LEGACY = 1
+#: As `DeviceGraph._settled`: a stream that nobody can give.
+_NEVER = object(), None, None
 _MOST_ROUNDS = 2**64 - 1
 #: What the driver's refusals mean, by a part of their names.
 _REASONS = {
@@ -511,8 +513,8 @@ class DeviceGraph(Executable):
                 capture.reads[name] = capture.writes[name] = name
         self._spans = {key: span_of(array) for key, array in (*capture.reads.items(), *capture.writes.items())}
         self._dirty: dict[int, Node] = {}
-        # Stream as given and as launched on, and CuPy's current one, with which a launch needs no ordering.
-        self._settled: tuple[Any, Any, Any] | None = None
+        # Stream as given, launch on it, and CuPy's current stream, with which a launch needs no ordering.
+        self._settled: tuple[Any, Any, Any] = _NEVER
         runtime, self._cupy_stream = _cupy_calls(self.device_id)
         self._launch_on = functools.partial(runtime.graphLaunch, int(self._handle))
         self._order()
@@ -526,14 +528,14 @@ class DeviceGraph(Executable):
 
     def unsettle(self) -> None:
         """Make each launch take part in the order between streams again."""
-        self._settled = None
+        self._settled = _NEVER
 
     def _changed(self, uses: Sequence[tuple[Node, Write]]) -> None:
         for node, _ in uses:
             self._dirty[id(node)] = node
         self._is_stale = True
         if not order().single:  # else the stream itself orders whatever memory the graph uses
-            self._settled = None
+            self._settled = _NEVER
 
     def _order(self) -> None:
         """Compute what the graph reads and writes, with the present named arrays."""
@@ -547,12 +549,12 @@ class DeviceGraph(Executable):
         self._is_stale = False
 
     def launch(self, stream: Any, graph: Any) -> None:
-        settled = self._settled
-        if settled is not None and settled[0] is stream and settled[2] is self._cupy_stream():
+        settled_stream, start, current = self._settled
+        if settled_stream is stream and current is self._cupy_stream():
             if self._dirty:
                 self._push()
             try:
-                settled[1]()
+                start()
             except Exception as error:
                 raise _refusal(error) from error
             return
@@ -592,7 +594,7 @@ class DeviceGraph(Executable):
                 except Exception as error:
                     raise _refusal(error) from error
             if not watched() and devices.device_count() < 2 and ordered.settle(use, self):
-                self._settled = (target.stream, start, current)
+                self._settled = target.stream, start, current
             ordered.after(use, (graph, self.reads))
 
     def _push(self) -> None:

@@ -125,7 +125,19 @@ class Graph(Reported):
             Before the end of the block, and for a stream of another device. Inside a capture: for a graph with loops or
             branches. They are conditional nodes, which the driver does not support in child graphs.
         """
-        self(stream)
+        executable = self._executable
+        if executable is None:
+            self(stream)  # which raises
+            return
+        try:
+            self._acquire()
+            try:
+                executable.launch(self.stream if stream is None else stream, self)
+            finally:
+                self._release()
+        except CudakitError as error:
+            cut(error)
+            raise
 
     def __call__(self, stream: Any = None, /, **changes: Any) -> None:
         """Launch the graph with other arguments, which stay until they are changed again.

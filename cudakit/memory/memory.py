@@ -354,8 +354,10 @@ def to_host(array: Any, stream: Any = None, out: np.ndarray | None = None, wait:
         Earlier work of the stream has failed. While the stream is captured: `out` is not pinned and C-contiguous,
         or `wait` is True.
     """
-    wait = flag("to_host: wait", wait)
-    stream = stream_or_current(stream, array)
+    if wait is not True:
+        wait = flag("to_host: wait", wait)
+    if stream is None:
+        stream = stream_or_current(stream, array)
     try:
         return backend_of(stream).to_host(array, stream, out, wait)
     except Exception as error:

@@ -31,7 +31,7 @@ from cudakit.memory.host_arrays import Callee, HostArray, Kind
 from cudakit.memory.staging import bounds_of, courier, has_courier
 from cudakit.streams import devices, segments, streams
 from cudakit.streams.order import order
-from cudakit.streams.streams import DeviceStream, current_streams, device_stream
+from cudakit.streams.streams import DeviceStream, device_stream
 from cudakit.streams.witnesses import doing, watched
 from cudakit.types.arguments import describe, device_array_of, is_page_locked
 
@@ -319,6 +319,8 @@ def call(kernel: Callee, stream: Any, target: DeviceStream, config: Any, argumen
             temporaries.let_go()
 
 
+#: The driver's number of the legacy default stream, for which CuPy writes 0.
+_LEGACY = 1
 #: The runtime's word for access that somebody has enabled already.
 _ALREADY = 704
 
@@ -408,18 +410,28 @@ class OnDevice:
 
     def to_host(self, array: Any, stream: Any, out: np.ndarray | None, wait: bool) -> np.ndarray:
         target = device_stream(stream)
-        with devices.on_device(target.device_id):
-            if streams.is_captured(target.handle) and (wait or out is None or not staging.is_direct(out)):
-                host_arrays.refuse_captured_copy("to_host", stream)
-            device_source = source = _as_device_array("to_host: array", array)
-            result = host_arrays.output(out, device_source.shape, device_source.dtype)
-            use = order().before(target, (segments.cupy_span(device_source),), (), _producers(target))
-            if not device_source._c_contiguous:
-                with streams.cupy_stream(target.core):
-                    source = device_source.copy(order="C")
+        if devices.device_count() > 1:
+            with devices.on_device(target.device_id):
+                return self._to_host(array, stream, target, out, wait)
+        devices.make_current(target.device_id)
+        return self._to_host(array, stream, target, out, wait)
+
+    def _to_host(self, array: Any, stream: Any, target: DeviceStream, out: np.ndarray | None, wait: bool) -> np.ndarray:
+        if streams.is_captured(target.handle) and (wait or out is None or not staging.is_direct(out)):
+            host_arrays.refuse_captured_copy("to_host", stream)
+        device_source = source = _as_device_array("to_host: array", array)
+        result = host_arrays.output(out, device_source.shape, device_source.dtype)
+        use = order().before(target, (segments.cupy_span(device_source),), (), _producers(target))
+        if not device_source._c_contiguous:
+            with streams.cupy_stream(target.core):
+                source = device_source.copy(order="C")
+        move = staging.fetch if wait else staging.deliver
+        if watched():
             with doing("copy", "to_host", stream, (array,), (result,), device_source.nbytes):
-                (staging.fetch if wait else staging.deliver)(source.data.ptr, result, target)
-            order().after(use, (device_source,))
+                move(source.data.ptr, result, target)
+        else:
+            move(source.data.ptr, result, target)
+        order().after(use, (device_source,))
         if not wait:
             order().hold(target.core, source)
         return result
@@ -533,7 +545,7 @@ def _producers(target: DeviceStream) -> tuple[int, ...]:
 
     See `Order.before`.
     """
-    return tuple(current_streams(("cupy",), target.device_id))
+    return (cupy.cuda.get_current_stream(target.device_id).ptr or _LEGACY,)
 
 
 def _address(array: Any) -> int:

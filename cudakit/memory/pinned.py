@@ -132,7 +132,7 @@ class Pool:
             The limit would be exceeded, or the driver has no more memory. The error names the bytes requested and
             in use.
         """
-        size = _rounded(nbytes)
+        size = _LEAST if nbytes <= _LEAST else _rounded(nbytes)
         block = self._pop(size)
         while block is None:
             waits_for = None

@@ -556,18 +556,21 @@ def fetch(pointer: int, host: np.ndarray, target: DeviceStream) -> None:
 
     The copy follows the stream's present work.
     """
-    settle(host)
-    if not host.nbytes:
+    if _only.courier is not None:
+        settle(host)
+    size = host.nbytes
+    if not size:
         return
-    copy, direction, handle = cupy_runtime().memcpyAsync, cupy_runtime().memcpyDeviceToHost, target.handle
+    runtime, handle = cupy_runtime(), target.handle
+    copy, direction = runtime.memcpyAsync, runtime.memcpyDeviceToHost
     if is_direct(host):
         _straight(pointer, host, target)
         target.core.record().sync()
         return
-    if host.nbytes <= PIECE:
+    if size <= PIECE:
         # One piece: another thread would be no quicker.
-        block = pinned.pool().take(host.nbytes, patient=True)
-        copy(block.address, pointer, host.nbytes, direction, handle)
+        block = pinned.pool().take(size, patient=True)
+        copy(block.address, pointer, size, direction, handle)
         block.mark(target).sync()
         host[...] = block.view(host.shape, host.dtype)
         block.give_back()

@@ -198,11 +198,12 @@ def doing(
 ) -> contextlib.AbstractContextManager[object]:
     """Return a context manager that reports the work that its block puts on `stream` to the witnesses."""
     # What an emulated stream is given has a place in its order, told or not; launches and graphs see to theirs.
-    emulated = getattr(stream, "doing", None) if category not in ("kernel", "graph") else None
-    if emulated is None and not _watch.witnesses:
+    # The class is asked: a GPU's stream takes 2 µs to say that it has no such attribute.
+    emulated = category not in ("kernel", "graph") and hasattr(type(stream), "doing")
+    if not emulated and not _watch.witnesses:
         return _UNTOLD
     work = Work(category, name, stream, reads, writes, size, detail, lane)
-    context: contextlib.AbstractContextManager[object] = telling(work) if emulated is None else emulated(work)
+    context: contextlib.AbstractContextManager[object] = stream.doing(work) if emulated else telling(work)
     return context
 
 

@@ -145,7 +145,7 @@ def is_page_locked(host: np.ndarray) -> bool:
         return True
     # Memory of NumPy's own is not page-locked; asking the driver takes some microseconds.
     owner: Any = host
-    if is_masked(host):
+    if type(host) is not np.ndarray and is_masked(host):
         return False
     while isinstance(owner, np.ndarray):
         if owner.flags.owndata and not _registered[0]:

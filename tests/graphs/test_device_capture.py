@@ -581,7 +581,7 @@ def test_a_launch_that_settled_goes_straight_to_the_driver_until_something_chang
     graph.launch(stream, None)
     assert len(ordered) == 3, "CuPy works on another stream now"
     graph.watch(True)
-    assert graph._settled is None
+    assert graph._settled is device_capture._NEVER
 
 
 def test_a_graph_is_drawn_as_the_driver_writes_it(graph: DeviceGraph) -> None:
