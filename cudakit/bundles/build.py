@@ -16,7 +16,8 @@ from cudakit.errors import CompileWarning, CudakitError
 from cudakit.jit.bundle.file import HEADERS, Entry
 from cudakit.jit.cache import bundled
 from cudakit.jit.cache.prewarm import compile_all
-from cudakit.jit.cache.stages import compiled_here, declarations_of
+from cudakit.jit.cache.stages import as_linked, compiled_here, declarations_of
+from cudakit.jit.compile.linked import linker_identity
 from cudakit.jit.compile.nvrtc import compiler_identity
 from cudakit.jit.signature.signature import declarations_key
 from cudakit.jit.source import headers
@@ -54,7 +55,10 @@ def build(path: Path, output: Path) -> int:
     signatures = [_signature(origin) for origin in sources.values()]
     results = [entry for file in tuned for entry in entries_of(file)]
     entries = (*kernels, *signatures, *texts, *results)
-    bundled.write_bundle(output, entries, _manifest(path, instances, sources.values()))
+    manifest = _manifest(path, instances, sources.values())
+    if any(map(as_linked, specializations)):
+        manifest["compiler"]["nvJitLink"] = linker_identity()
+    bundled.write_bundle(output, entries, manifest)
     return count
 
 

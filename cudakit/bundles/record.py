@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from cudakit.bundles import spec
 from cudakit.errors import CudakitError
 from cudakit.jit.bundle.used import Use
-from cudakit.jit.cache.bundled import in_toml, struct_row
+from cudakit.jit.cache.bundled import changed_options, in_toml, struct_row
 from cudakit.jit.compile.portable import base_of
 from cudakit.jit.source import headers
 from cudakit.jit.source.source import Source
@@ -19,10 +18,7 @@ from cudakit.jit.specialise.options import CompileOptions
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.types.arguments import Evidence
 
-#: Options that change no code, or that a SPEC has in another form.
-_LEFT_OUT: Final = ("lineinfo", "cache", "bundle", "include_paths")
 _GENERATED: Final = "cudakit_struct_"
-_PAIRS: Final = ("defines", "extra")
 
 
 def text_of(uses: Iterable[Use], folder: Path, archs: Sequence[str]) -> tuple[str, list[str]]:
@@ -111,17 +107,15 @@ def _relative(path: str, folder: Path) -> str:
 
 
 def _options(options: CompileOptions, folder: Path) -> dict[str, Any]:
-    fields = dict[str, Any](_changed(options))
+    fields = dict[str, Any](changed_options(options))
     if options.include_paths:
         fields["include_paths"] = [_relative(path, folder) for path in options.include_paths]
+    if options.link:  # machine code has no text
+        fields["link"] = [
+            _relative(str(item), folder) if isinstance(item, Path) else getattr(item, "text", None)
+            for item in options.link
+        ]
     return fields
-
-
-def _changed(options: CompileOptions) -> Iterator[tuple[str, Any]]:
-    for field in dataclasses.fields(options):
-        value = getattr(options, field.name)
-        if field.name not in _LEFT_OUT and value != field.default:
-            yield field.name, dict(value) if field.name in _PAIRS else value
 
 
 def _type(evidence: Evidence) -> Any:

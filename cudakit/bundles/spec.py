@@ -16,7 +16,7 @@ import numpy as np
 from cudakit.errors import ArgumentError, CudakitError, shortened
 from cudakit.jit.source import source
 from cudakit.jit.source.source import Source
-from cudakit.jit.specialise.options import CompileOptions, is_arch
+from cudakit.jit.specialise.options import CompileOptions, is_arch, linkable
 from cudakit.kernel.kernel import Kernel, module_of_source, with_source
 
 _FIELDS: Final = ("archs", "ptx", "options", "kernels", "tuned")
@@ -163,9 +163,12 @@ def _options(where: str, fields: Mapping[str, Any], folder: Path) -> CompileOpti
     """Return the options of a kernel. Folders and files to link are beside the SPEC."""
     paths = fields.get("include_paths", ())
     paths = [paths] if isinstance(paths, str) else paths
-    names = {field.name for field in dataclasses.fields(CompileOptions)} - {"cache", "bundle", "link"}
+    names = {field.name for field in dataclasses.fields(CompileOptions)} - {"cache", "bundle"}
     _check_names(f"{where}: options", fields, sorted(names))
-    return CompileOptions(**{**fields, "include_paths": [str(folder / path) for path in paths]})
+    links = fields.get("link", ())
+    inputs = map(linkable, [links] if isinstance(links, str) else links)
+    linked = [folder / item if isinstance(item, Path) else item for item in inputs]
+    return CompileOptions(**{**fields, "include_paths": [str(folder / path) for path in paths], "link": linked})
 
 
 def _origin(where: str, row: Mapping[str, Any], folder: Path) -> Source:

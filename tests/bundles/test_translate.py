@@ -58,3 +58,9 @@ def test_a_driver_older_than_the_code_says_so(linked: list[bytes], tmp_path: Pat
     message = r"k: the driver, for CUDA 12.4, does not translate .* CUDA_ERROR_UNSUPPORTED_PTX_VERSION.*older NVRTC"
     with pytest.raises(ck.LaunchError, match=message):
         machine_code(specialization(tmp_path), compiled, (12, 4))
+
+
+def test_linked_texts_are_given_one_by_one(linked: list[bytes], tmp_path: Path) -> None:
+    compiled = Compiled(b"// head\n.version 8.0\n.target sm_80\n\n// .version\n.version 8.0\nb", {"k": "k"}, "", "ptx")
+    machine_code(specialization(tmp_path), compiled, (13, 0))
+    assert linked == [b".version 8.0\n.target sm_80\n\n// .version\n\0", b".version 8.0\nb\0"]

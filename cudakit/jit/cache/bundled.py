@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -16,8 +17,12 @@ from cudakit.jit.compile.compiled import Compiled, Promise
 from cudakit.jit.compile.nvrtc import compiler_identity
 from cudakit.jit.source import headers
 from cudakit.jit.source.closure import NOTHING_READ, Closure
-from cudakit.jit.specialise.options import Target
+from cudakit.jit.specialise.options import CompileOptions, Target
 from cudakit.jit.specialise.specialise import Specialization
+
+#: Options that change no code, or that a SPEC has in another form.
+_LEFT_OUT: Final = ("lineinfo", "cache", "bundle", "include_paths", "link")
+_PAIRS: Final = ("defines", "extra")
 
 
 def code_of(specialization: Specialization, bundles: InUse) -> Compiled | None:
@@ -101,13 +106,13 @@ def entry_of(specialization: Specialization, read: Iterable[Closure | None], com
     header = {
         "label": specialization.title,
         "source": specialization.source.digest,
-        "target": compiled.target,
+        "target": specialization.target,
         "arch": specialization.arch,
         "lowered": compiled.lowered,
         "promises": compiled.promises,
         "headers": [closure.files, closure.places],
     }
-    return Entry(CODE, key_of(base, compiled.target, specialization.arch), header, compiled.code)
+    return Entry(CODE, key_of(base, specialization.target, specialization.arch), header, compiled.code)
 
 
 def record_of(entry: Entry) -> dict[str, Any]:
@@ -209,12 +214,22 @@ def line_of(specialization: Specialization) -> str:
     fields: dict[str, Any] = {field: value, "name": specialization.kernel}
     if specialization.template_arguments:
         fields["arguments"] = [dict(specialization.template_arguments)]
+    if options := dict(changed_options(specialization.options)):
+        fields["options"] = options
     if specialization.checks:  # of the layouts of arguments
         fields["types"] = [
             "" if parameter.dtype is None or parameter.dtype.names is None else struct_row(parameter.dtype)
             for parameter in specialization.parameters or ()
         ]
     return f"{in_toml(fields)},"
+
+
+def changed_options(options: CompileOptions) -> Iterator[tuple[str, Any]]:
+    """Yield the options that differ from their defaults, as a SPEC has them; without paths and inputs of the linker."""
+    for field in dataclasses.fields(options):
+        value = getattr(options, field.name)
+        if field.name not in _LEFT_OUT and value != field.default:
+            yield field.name, dict(value) if field.name in _PAIRS else value
 
 
 def in_toml(value: Any) -> str:

@@ -110,7 +110,7 @@ def _code_of(
     specialization: Specialization, compile: Callable[[Specialization], Compiled], read: set[Closure | None]
 ) -> Compiled:
     if specialization.source.code is not None:
-        return _of_binary(specialization, specialization.source.code, compile)
+        return _of_binary(specialization, specialization.source.code, compile, read)
     if specialization.is_tile and specialization.target == "cubin":
         from cudakit.jit.compile.assemble import Assembly
 
@@ -126,16 +126,21 @@ def _code_of(
     if not specialization.options.relocatable and linked.DEVICE_RUNTIME_CALL.encode() not in own.code:
         # The launch in the text is host code; code that is not relocatable may be faster.
         return compile(specialization)
-    return _linked(relocatable, own, compile)
+    return _linked(relocatable, own, compile, specialization, read)
 
 
-def _of_binary(specialization: Specialization, code: bytes, compile: Callable[[Specialization], Compiled]) -> Compiled:
+def _of_binary(
+    specialization: Specialization,
+    code: bytes,
+    compile: Callable[[Specialization], Compiled],
+    read: set[Closure | None],
+) -> Compiled:
     from cudakit.jit.compile import binary, linked
 
     own = binary.compiled(specialization)
     if not specialization.options.relocatable and binary.runs_as_it_is(code, specialization.target):
         return own
-    linked_code = _linked(linked.to_be_linked(specialization), own, compile)
+    linked_code = _linked(linked.to_be_linked(specialization), own, compile, specialization, read)
     # LTO IR lists its kernels only when it is linked.
     return (
         linked_code
@@ -144,13 +149,19 @@ def _of_binary(specialization: Specialization, code: bytes, compile: Callable[[S
     )
 
 
-def _linked(specialization: Specialization, own: Compiled, compile: Callable[[Specialization], Compiled]) -> Compiled:
+def _linked(
+    specialization: Specialization,
+    own: Compiled,
+    compile: Callable[[Specialization], Compiled],
+    unlinked: Specialization,
+    read: set[Closure | None],
+) -> Compiled:
     from cudakit.jit.compile import linked
 
     others = linked.inputs_of(specialization, compile)
     if specialization.target == "ptx":
         return linked.together(own, others)
-    link = linked.Link(specialization, own, others)
+    link = linked.Link(specialization, own, others, (unlinked, tuple(read)))
     return cache_at(specialization.options.cache).get(link, link.run)
 
 

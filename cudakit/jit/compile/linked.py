@@ -142,17 +142,28 @@ def _input(item: Path | bytes) -> Input:
 
 
 class Link:
-    """Code to link, as a request to the cache: its key in readable parts, and how to link it."""
+    """Code to link, as a request to the cache: its key in readable parts, and how to link it.
+
+    Attributes
+    ----------
+    origin : tuple
+        Specialization before it had options for linking, and the closures of the compiled sources.
+    """
 
     key: str
     base: str
 
     closure: Closure | None = NOTHING_READ
     unstorable: str | None = None
-    origin: None = None
 
-    def __init__(self, specialization: Specialization, own: Compiled, others: Iterable[Input]) -> None:
-        self._specialization, self._own = specialization, own
+    def __init__(
+        self,
+        specialization: Specialization,
+        own: Compiled,
+        others: Iterable[Input],
+        origin: tuple[Specialization, tuple[Closure | None, ...]],
+    ) -> None:
+        self._specialization, self._own, self.origin = specialization, own, origin
         name = f"{specialization.source.name}: {specialization.title}"
         self.label = name
         self._inputs = [Input(kind_of(own.code) or "", name, own.code), *others]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Final
 
 from cudakit.jit.source import headers, source
 from cudakit.jit.source.closure import Closure, content_of, kind_of
 from cudakit.jit.source.roots import Roots
+from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.options import Target
 from cudakit.jit.specialise.specialise import Specialization
 
@@ -27,22 +30,29 @@ def base_of(specialization: Specialization) -> str | None:
     CUDA's headers: the machine that uses the code may have others, or none. Other headers are compared by themselves.
     """
     options = specialization.options
-    if (
-        specialization.source.code is not None
-        or options.link
-        or not _SEARCHED.isdisjoint(name for name, _ in options.extra)
-    ):
+    if specialization.source.code is not None or not _SEARCHED.isdisjoint(name for name, _ in options.extra):
         return None
-    return source_digest(specialization)
+    if not options.link:
+        return source_digest(specialization)
+    linked = tuple(_linked_name(item, _roots(specialization)) for item in options.link)
+    return None if None in linked else source_digest(specialization, linked)
 
 
-def source_digest(spec: Specialization) -> str:
-    """Return the digest of source, names and options of a specialization."""
+def _linked_name(item: Source | Path | bytes, roots: Roots) -> str | None:
+    """Return the name of an input of the linker: that of a file, as of a header, and the digest of other inputs."""
+    if isinstance(item, Path):
+        return roots.name(os.path.abspath(item))
+    return hashlib.sha256(item).hexdigest() if isinstance(item, bytes) else item.digest
+
+
+def source_digest(spec: Specialization, linked: tuple[str | None, ...] = ()) -> str:
+    """Return the digest of source, names and options of a specialization. `linked` has the names of linked inputs."""
     options = spec.options
+    values = {**vars(options), "link": linked}
     parts = (
         _FORMAT,
         f"{platform.system()} {platform.machine()}" if spec.is_tile else "",
-        repr(sorted((name, value) for name, value in vars(options).items() if name not in _LOCAL)),
+        repr(sorted((name, value) for name, value in values.items() if name not in _LOCAL)),
         str(len(options.include_paths)),
         repr((spec.name_expression, spec.requested, spec.symbols, spec.typed)),
         *spec.prelude,
@@ -65,6 +75,8 @@ def _roots(specialization: Specialization) -> Roots:
 def portable_closure(specialization: Specialization, closures: Iterable[Closure | None]) -> Closure | None:
     """Return the headers that were read, and the places where none was, by folder and name in place of the path.
 
+    Files that are linked are among the headers.
+
     None if files of this machine alone were read, or if they are unknown.
     """
     files, places, roots = dict[str, str](), dict[str, str](), _roots(specialization)
@@ -85,6 +97,13 @@ def portable_closure(specialization: Specialization, closures: Iterable[Closure 
             if path.endswith("/*") and state:  # a header that hides one of CUDA's
                 return None
             places[name] = state
+    for item in specialization.options.link:
+        if isinstance(item, Path):  # compared as headers are
+            path = os.path.abspath(item)
+            name, digest = roots.name(path), content_of(path)
+            if name is None or digest is None:
+                return None
+            files[name] = digest
     return Closure(tuple(sorted(files.items())), tuple(sorted(places.items())))
 
 

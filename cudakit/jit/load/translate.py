@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-from typing import Any
+import re
+from typing import Any, Final
 
 from cudakit.errors import LaunchError
 from cudakit.jit.cache.cache import cache_at
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.specialise.specialise import Specialization
+
+_BEGIN: Final = re.compile(rb"^\.version", re.MULTILINE)
 
 
 def machine_code(specialization: Specialization, compiled: Compiled, driver_version: tuple[int, int]) -> Compiled:
@@ -46,12 +49,11 @@ def _translated(name: str, ptx: bytes, driver_version: tuple[int, int]) -> bytes
 
     state = check(driver.cuLinkCreate(0, [], []))
     try:
-        data = ptx.rstrip(b"\0") + b"\0"
-        check(
-            driver.cuLinkAddData(
-                state, driver.CUjitInputType.CU_JIT_INPUT_PTX, data, len(data), name.encode(), 0, [], []
-            )
-        )
+        form = driver.CUjitInputType.CU_JIT_INPUT_PTX
+        # Linked kernels are several texts, which the driver links.
+        for text in _BEGIN.split(ptx.rstrip(b"\0"))[1:]:
+            data = b".version" + text + b"\0"
+            check(driver.cuLinkAddData(state, form, data, len(data), name.encode(), 0, [], []))
         status, address, size = driver.cuLinkComplete(state)
         check((status,))
         return ctypes.string_at(int(address), int(size))

@@ -137,7 +137,7 @@ def _defines(defines: Mapping[str, object] | Iterable[str | tuple[str, object]])
 def _links(links: Any) -> tuple[Source | Path | bytes, ...]:
     # Compiled code is a tuple of its own.
     several = isinstance(links, list | tuple) and not hasattr(links, "code")
-    return tuple(map(_linkable, links if several else (links,)))
+    return tuple(map(linkable, links if several else (links,)))
 
 
 def _extra(fields: Any) -> tuple[tuple[str, Any], ...]:
@@ -147,7 +147,7 @@ def _extra(fields: Any) -> tuple[tuple[str, Any], ...]:
     return tuple(extra)
 
 
-def _linkable(item: Any) -> Source | Path | bytes:
+def linkable(item: Any) -> Source | Path | bytes:
     """Return an input of the linker as a hashable record: a source, a file's path, or the bytes of code.
 
     A string with a brace, a semicolon or a newline is a source, any other string a path.
