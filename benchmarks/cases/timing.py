@@ -7,6 +7,10 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 
+#: Calls before a measurement. An op records its third call, which takes as long as many: were it the one by which a
+#: batch is sized, the batch would be one call, and the host's time would be measured.
+_WARM_UP = 6
+
 
 def seconds(act: Callable[[], object], repeats: int = 3) -> float:
     """Median time of `act`, after one call to warm up."""
@@ -32,7 +36,8 @@ def device_ms(call: Callable[[], object], repeats: int) -> float:
         end.synchronize()
         return float(cupy.cuda.get_elapsed_time(start, end)) / batch
 
-    call()
+    for _ in range(_WARM_UP):
+        call()
     batch = max(1, min(20, int(2 / once(1))))
     once(batch)
     return statistics.median(once(batch) for _ in range(repeats))
