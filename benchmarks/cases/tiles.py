@@ -44,7 +44,7 @@ OTHERS: dict[str, tuple[tuple[Any, ...], ...]] = {
     "half": ((256, 128, 64, 8, 1, True), (256, 128, 64, 4, 2, True), (64, 256, 64), (128, 64, 64), (64, 64, 64)),
     "fp8": ((128, 128, 128, 8), (256, 128, 128, 8, 2), (64, 64, 256)),
     "TF32": ((256, 256, 32, 8, 2, True), (128, 256, 32, 8)),
-    "TF32, rows of B": ((256, 128, 32, 8), (128, 256, 32, 8)),
+    "TF32, rows of B": ((256, 128, 32, 8, 1, False, 1.0, 0, 1, True), (128, 256, 32, 8)),
     "TF32, columns of A": ((128, 256, 64, 8),),
 }
 
@@ -208,7 +208,7 @@ def measure(case: Case, options: argparse.Namespace, stream: Any) -> Iterator[li
     work = 2e-9 * batches * m * n * k
     for tiles in tiles_of(case, 0, options.all):
         shape = (
-            " × ".join(map(str, tiles[:3])) + f", {tiles.warps} w, {tiles.ctas} c"
+            f"{tiles.extents}, {tiles.warps} w, {tiles.ctas} c"
             f"{', p' if tiles.persistent else ''}{', s' if tiles.swapped else ''}"
         )
         try:

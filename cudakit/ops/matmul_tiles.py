@@ -34,6 +34,8 @@ class Tiles(NamedTuple):
         Least number of tiles for each multiprocessor for which these tiles are used.
     swapped : bool
         Whether a tile is computed as Bᵀ Aᵀ.
+    more : int
+        Columns of C beside the tile's n that a block makes too: extents of tiles are powers of two, n + more is none.
     """
 
     m: int
@@ -46,6 +48,17 @@ class Tiles(NamedTuple):
     lost: int = 0
     rounds: int = 1
     swapped: bool = False
+    more: int = 0
+
+    @property
+    def columns(self) -> int:
+        """Columns of C that a block makes at once."""
+        return self.n + self.more
+
+    @property
+    def extents(self) -> str:
+        """Extents of C and of the sum, as text."""
+        return f"{self.m} × {self.columns} × {self.k}"
 
 
 #: Tiles by operands, greatest first, as measured on an H200 (`benchmarks/results/tiles-h200.md`). The last tile that is
@@ -54,6 +67,8 @@ TABLE = {
     "half": (
         Tiles(256, 256, 64, 8, 2, True, rate=1.0, lost=100, rounds=3),
         Tiles(128, 256, 64, 8, 1, True, rate=0.97, lost=50, rounds=2),
+        Tiles(128, 128, 64, 8, 1, rate=0.93, lost=50, more=64),
+        Tiles(128, 128, 64, 8, 1, rate=0.8, more=32),
         Tiles(128, 128, 64, 4, 1, True, rate=0.98, lost=100),
         Tiles(64, 128, 64, 4, rate=0.65, lost=100),
         Tiles(64, 64, 128, 4, rate=0.42, lost=100),
@@ -73,7 +88,7 @@ TABLE = {
         Tiles(64, 64, 32, 4, rate=0.44, lost=50),
     ),
     "TF32, rows of B": (
-        Tiles(256, 128, 32, 8, rate=0.93, lost=50, swapped=True),
+        Tiles(256, 128, 64, 8, rate=0.95, lost=50, swapped=True),
         Tiles(128, 128, 64, 8, rate=0.82, lost=50, swapped=True),
         Tiles(64, 128, 32, 8, rate=0.48, lost=50, swapped=True),
         Tiles(64, 64, 32, 4, rate=0.33, lost=50),
@@ -117,15 +132,15 @@ def choose(row: str, batches: int, m: int, n: int, k: int, device: int | str) ->
         return Choice(best or min(table, key=lambda tiles: (tiles.swapped, tiles.m)), "the greatest that is filled")
 
     def rounds(tiles: Tiles) -> int:
-        count = batches * -(-m // tiles.m) * -(-n // tiles.n)
+        count = batches * -(-m // tiles.m) * -(-n // tiles.columns)
         return -(-count * tiles.ctas // units)
 
     def time(tiles: Tiles) -> float:
-        return rounds(tiles) * tiles.m * tiles.n / tiles.ctas * (1 + tiles.lost / max(k, 1)) / tiles.rate
+        return rounds(tiles) * tiles.m * tiles.columns / tiles.ctas * (1 + tiles.lost / max(k, 1)) / tiles.rate
 
     fit = [tiles for tiles in table if rounds(tiles) >= tiles.rounds]
     best = min(fit, key=time)
-    used = batches * m * n / (rounds(best) * units * best.m * best.n / best.ctas)
+    used = batches * m * n / (rounds(best) * units * best.m * best.columns / best.ctas)
     return Choice(
         best,
         f"{rounds(best)} rounds of tiles on {units} multiprocessors, {used:.0%} of them of use, at "
@@ -209,11 +224,12 @@ def product(
     index = "int" if reach < 1 << 31 else "long long"
     align = gcd(addresses[0], *(elements * stored.itemsize for side in (a, b) for elements in (side.pitch, side.step)))
     out_align = gcd(addresses[1], *(elements * result_dtype.itemsize for elements in (c.pitch, c.step, n)))
-    count = batches * -(-m // tiles.m) * -(-n // tiles.n)
+    count = batches * -(-m // tiles.m) * -(-n // tiles.columns)
     blocks = min(count, max(1, device_limits(device).multiprocessors // tiles.ctas)) if tiles.persistent else count
     types = stored, "__nv_tf32" if stored == np.float32 else stored, result_dtype, activation.name, index
     extents, aligned = tiles[:5], (align, out_align)  # with warps and CTAs
-    ways = a.is_transposed, b.is_transposed, batches > 1, *extras, tiles.persistent, tiles.swapped
+    more = [tiles.more] if tiles.more else []
+    ways = a.is_transposed, b.is_transposed, batches > 1, *extras, tiles.persistent, tiles.swapped, *more
     kernel = kernel_with("tile/matmul", "matmul", activation.tile_source or "")[*types, *extents, *aligned, *ways]
     numbers = (*sizes, a.pitch, b.pitch, c.pitch, a.step, b.step, c.step)
     return Product(kernel, config(blocks), numbers)
@@ -257,7 +273,7 @@ class Tiled(NamedTuple):
     def explanation(self) -> list[str]:
         """Return lines that name the tiles and say how the operands are read."""
         tiles, why = self.choice
-        lines = [f"{tiles.m} × {tiles.n} × {tiles.k}, {tiles.warps} warps, {tiles.ctas} CTAs: {why}"]
+        lines = [f"{tiles.extents}, {tiles.warps} warps, {tiles.ctas} CTAs: {why}"]
         for name, operand in (("a", self.left), ("b", self.right)):
             as_it_lies = f"read as it lies{', turned' if operand.layout.is_transposed else ''}"
             reason = "its batch is not one of rows as far apart" if name in self.copied else operand.reason
