@@ -115,8 +115,11 @@ def choose(d: int, causal: bool, sizes: Sizes, device: int | str) -> Choice:
 def attention_of(dtype: np.dtype, d: int, causal: bool, scale: float, sizes: Sizes, choice: Choice) -> Product:
     """Return the launch of the tile kernel. `sizes` is as for `choose`; `scale` multiplies the products."""
     tiles, heads_first, _ = choice
+    # Without code for tiles that are seen in part, registers suffice for more of the others.
+    whole = not causal and sizes[3] % tiles.keys == 0
+    shape = tiles.queries, tiles.keys, tiles.warps, tiles.blocks
     kernel = Kernel.from_template("tile/attention/attention")[
-        dtype, d, width_of(d), tiles.queries, tiles.keys, tiles.warps, tiles.blocks, causal, tiles.behind, heads_first
+        dtype, d, width_of(d), *shape, causal, tiles.behind, heads_first, *([True] if whole else [])
     ]
     along = -(-sizes[2] // tiles.queries)
     grid = (sizes[0], along) if heads_first else (along, sizes[0])

@@ -56,15 +56,17 @@ __tile__ auto weigh(Products products, Rows most_so_far, Rows sum, float scale) 
 //   neighbours, have the keys and values of one.
 // Threads: a block has BQ queries of a head, and goes over the keys, BK at a time; WARPS do the products, others fetch;
 //   BLOCKS run at once on a multiprocessor. BEHIND: values are summed a tile of keys later, so that the tensor cores
-//   have work while exponentials are taken. Blocks with most keys begin first, HEADS_FIRST of all heads.
+//   have work while exponentials are taken. Blocks with most keys begin first, HEADS_FIRST of all heads. WHOLE: every
+//   tile of keys is seen whole, and no code is there for others.
 // Memory: Q and O are moved once; K and V once for each BQ queries, mostly from L2. The products are never in memory.
 // Preconditions: all addresses are multiples of 16 bytes; D is a multiple of 8, WIDTH the next power of two, as BQ and
-//   BK are. `scale`, positive, is that of the formula times log2 e. CAUSAL: no more queries than keys.
+//   BK are. `scale`, positive, is that of the formula times log2 e. CAUSAL: no more queries than keys. WHOLE:
+//   not CAUSAL, and keys is a multiple of BK.
 // Launch: ⌈queries / BQ⌉ blocks along x, heads along y; HEADS_FIRST the other way round.
 // Source: Milakov and Gimelshein, Online normalizer calculation for softmax (2018); Dao, FlashAttention-2 (2023); Shah
 //   and others, FlashAttention-3 (2024), for what is summed later.
 template <typename T, int D, int WIDTH, int BQ, int BK, int WARPS, int BLOCKS, bool CAUSAL, bool BEHIND,
-          bool HEADS_FIRST>
+          bool HEADS_FIRST, bool WHOLE = false>
 [[cutile::hint(0, num_worker_warps_per_cta=WARPS, occupancy=BLOCKS)]]
 __tile_global__ void attention(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,
                                T* __restrict__ o, float scale, int heads, int shared, int queries, int keys) {
@@ -88,18 +90,20 @@ __tile_global__ void attention(const T* __restrict__ q, const T* __restrict__ k,
     const int end = ((CAUSAL ? ct::min((query + 1) * BQ + ahead, keys) : keys) + BK - 1) / BK;
     if constexpr (BEHIND) {
         auto products = products_of<BQ, BK, WIDTH>(rows, all_keys, of, 0);
-        if (whole == 0) products = masked<CAUSAL, BQ, BK>(products, 0, query, ahead, keys);
+        if (!WHOLE && whole == 0) products = masked<CAUSAL, BQ, BK>(products, 0, query, ahead, keys);
         auto last = weigh<T, BQ, BK>(products, most, sum, scale);
         for (auto i : ct::irange(1, whole)) {
             auto next = products_of<BQ, BK, WIDTH>(rows, all_keys, of, i);
             total = ct::mma(last.weights, rows_at<BK, WIDTH>(values, of, i - 1), total * last.before);
             last = weigh<T, BQ, BK>(next, last.most, last.sum, scale);
         }
-        for (auto i : ct::irange(ct::max(whole, 1), end)) {
-            auto all = products_of<BQ, BK, WIDTH>(rows, all_keys, of, i);
-            auto next = masked<CAUSAL, BQ, BK>(all, i, query, ahead, keys);
-            total = ct::mma(last.weights, rows_at<BK, WIDTH>(values, of, i - 1), total * last.before);
-            last = weigh<T, BQ, BK>(next, last.most, last.sum, scale);
+        if constexpr (!WHOLE) {
+            for (auto i : ct::irange(ct::max(whole, 1), end)) {
+                auto all = products_of<BQ, BK, WIDTH>(rows, all_keys, of, i);
+                auto next = masked<CAUSAL, BQ, BK>(all, i, query, ahead, keys);
+                total = ct::mma(last.weights, rows_at<BK, WIDTH>(values, of, i - 1), total * last.before);
+                last = weigh<T, BQ, BK>(next, last.most, last.sum, scale);
+            }
         }
         total = ct::mma(last.weights, rows_at<BK, WIDTH>(values, of, end - 1), total * last.before);
         sum = last.sum;
@@ -110,15 +114,17 @@ __tile_global__ void attention(const T* __restrict__ q, const T* __restrict__ k,
             total = ct::mma(last.weights, rows_at<BK, WIDTH>(values, of, i), total * last.before);
             most = last.most, sum = last.sum;
         }
-        for (auto i : ct::irange(whole, end)) {
-            auto all = products_of<BQ, BK, WIDTH>(rows, all_keys, of, i);
-            auto next = masked<CAUSAL, BQ, BK>(all, i, query, ahead, keys);
-            auto last = weigh<T, BQ, BK>(next, most, sum, scale);
-            total = ct::mma(last.weights, rows_at<BK, WIDTH>(values, of, i), total * last.before);
-            most = last.most, sum = last.sum;
+        if constexpr (!WHOLE) {
+            for (auto i : ct::irange(whole, end)) {
+                auto all = products_of<BQ, BK, WIDTH>(rows, all_keys, of, i);
+                auto next = masked<CAUSAL, BQ, BK>(all, i, query, ahead, keys);
+                auto last = weigh<T, BQ, BK>(next, most, sum, scale);
+                total = ct::mma(last.weights, rows_at<BK, WIDTH>(values, of, i), total * last.before);
+                most = last.most, sum = last.sum;
+            }
         }
     }
-    auto made = ct::element_cast<T>(total / sum);
+    auto made = ct::element_cast<T>(total * (1.0f / sum));  // one quotient a row
     out.store_masked(ct::reshape(made, ct::shape<1, BQ, WIDTH>{}), head, query, 0);
 }
 
