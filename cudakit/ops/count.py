@@ -23,6 +23,8 @@ from cudakit.types.cpp import NARROW, spelling
 #: Threads a block, packs in flight a thread.
 _BLOCK, _ITEMS = 1024, 4
 _SMALL_BLOCK = 512
+#: Bytes of values up to which a launch has small blocks: what a block does before and after its values counts most.
+_FEW_VALUES = 16 << 20
 #: Most bytes of counters that leave room for two blocks and for L1, and most bytes of one block.
 _FEW_BYTES, _MOST_BYTES = 32 << 10, 64 << 10
 #: Most passes over the values, for bins that exceed a block's memory.
@@ -57,6 +59,11 @@ class Values(NamedTuple):
         """Return the C++ type of a view of the values, or of an array of another dtype with the same layout."""
         of = spelling(dtype or self.dtype)
         return f"const {of}*" if self.rank is None else f"cudakit::strided<const {of}, {self.rank}>"
+
+    @property
+    def block(self) -> int:
+        """Threads of a block that counts, where few bins share what it has of shared memory."""
+        return _SMALL_BLOCK if self.size * self.dtype.itemsize <= _FEW_VALUES else _BLOCK
 
     def blocks(self, block: int, resident: int) -> int:
         """Return the blocks of a launch, at most `resident` for each multiprocessor.
@@ -100,8 +107,8 @@ def byte_pass(values: Values, policy: Policy, edge: np.dtype) -> Pass:
     """Return the launch that counts 8-bit values by their bits. The counts become bins at the end."""
     # 256 values are looked up, fewer than a table of cells has.
     struct = _struct("whole" if policy == "whole" else "any", values.dtype, edge, 256, cells=1)
-    kernel = Kernel.from_template("count/bytes")[values.view(), struct, edge, _BLOCK, _ITEMS]
-    return Pass(kernel, config(values.blocks(_BLOCK, 1), _BLOCK, 256 * 32 * 4))
+    kernel = Kernel.from_template("count/bytes")[values.view(), struct, edge, values.block, _ITEMS]
+    return Pass(kernel, config(values.blocks(values.block, 1), values.block, 256 * 32 * 4))
 
 
 @functools.lru_cache(4096)
@@ -132,12 +139,13 @@ def value_pass(values: Values, policy: Policy, edge: np.dtype, bins: int) -> Pas
     # One block a multiprocessor leaves a thread 64 registers, and most of L1 to values on their way; two are better
     # where threads wait for something else, too.
     resident = 2 if policy == "any" or counter_bytes == 0 else 1
+    block = values.block if resident == 1 and 4 * bins <= _MOST_BYTES else _BLOCK
     table_at = -(-counter_bytes // 16) * 16
     kernel = Kernel.from_template("count/values")[
-        values.view(), _struct(policy, values.dtype, edge, bins), counters, edge, _BLOCK, _ITEMS, resident
+        values.view(), _struct(policy, values.dtype, edge, bins), counters, edge, block, _ITEMS, resident
     ]
-    blocks = values.blocks(_BLOCK, resident)
-    return Pass(kernel, config((blocks, parts), _BLOCK, table_at + table_bytes), table_at, own_edges)
+    blocks = values.blocks(block, resident)
+    return Pass(kernel, config((blocks, parts), block, table_at + table_bytes), table_at, own_edges)
 
 
 @functools.lru_cache(4096)
