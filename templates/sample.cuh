@@ -1,5 +1,6 @@
 #include <cudakit/image/border.cuh>
 #include <cudakit/grid.cuh>
+#include <cudakit/stage.cuh>
 
 namespace cudakit {
 
@@ -34,11 +35,11 @@ __device__ V mixed(V a, V b, V part) {
 }
 
 /// Warps for whose registers a multiprocessor must have room where images are resized.
-template <typename T>
-inline constexpr int resident = sizeof(T) == 1 ? 32 : 24;
+template <typename T, bool PACKED>
+inline constexpr int resident = sizeof(T) == 1 && !PACKED ? 32 : 24;
 
 /// What COUNT neighbours of a result, in elements, see of a row, and how it becomes pixels between two rows.
-template <typename T, typename V, int COUNT, bool PACKED>
+template <typename T, typename V, int COUNT>
 struct seen {
     struct bare {
         T first[COUNT], second[COUNT];
@@ -69,12 +70,18 @@ struct seen {
 
 /// Of bytes, whose weights in a row have 15 bits: what is seen lies in the last bits of 2^23 + 2^14 + 2^15 times as much, so that
 /// nothing is converted, and a shift rounds to the nearest, a half upward.
-template <int COUNT, bool PACKED>
-struct seen<unsigned char, float, COUNT, PACKED> {
-    static constexpr unsigned BEGIN = 0x4b000000 + (1 << 14);  // as a float 2^23 + 2^14
-    static constexpr int GROUPS = PACKED ? COUNT / 4 : 1;  // of four that see eight bytes
+__device__ inline unsigned byte_weights(float part) {
+    const unsigned second = __float2uint_rn(part * 32768);
+    return (32768 - second) | second << 16;
+}
+inline constexpr unsigned BYTES_BEGIN = 0x4b000000 + (1 << 14);  // as a float 2^23 + 2^14
+template <int COUNT>
+struct seen<unsigned char, float, COUNT> {
     int first[COUNT], second[COUNT];
     unsigned weights[COUNT];
+    struct bare {
+        unsigned pairs[COUNT];
+    };
 
     __device__ seen(int x, int channels, long long step, double scale, int width) {
 #pragma unroll
@@ -83,53 +90,83 @@ struct seen<unsigned char, float, COUNT, PACKED> {
             const between<float> place(column, step, scale, width);
             first[k] = place.first * channels + channel;
             second[k] = place.second * channels + channel;
-            const unsigned part = __float2uint_rn(place.part * 32768);
-            weights[k] = (32768 - part) | part << 16;
-        }
-        if constexpr (PACKED) {
-#pragma unroll
-            for (int k = COUNT; k-- > 0;) second[k] = (first[k] - first[k & ~3]) | (second[k] - first[k & ~3]) << 4;
+            weights[k] = byte_weights(place.part);
         }
     }
-    struct bare {
-        unsigned words[PACKED ? 3 * GROUPS : COUNT];
-    };
-    /// PACKED: what four of them see lies in eight bytes, from words that are aligned; `second` says which, and words that nobody
-    /// needs are not read.
     __device__ void load(const unsigned char* from, bare& found) const {
-        if constexpr (PACKED) {
 #pragma unroll
-            for (int g = 0; g < GROUPS; ++g) {
-                const unsigned char* const begin = from + first[4 * g];
-                const unsigned beyond = reinterpret_cast<unsigned long long>(begin) % 4, last = beyond + (second[4 * g + 3] >> 4);
-                const unsigned* const words = reinterpret_cast<const unsigned*>(begin - beyond);
-                found.words[3 * g] = words[0];
-                found.words[3 * g + 1] = last >= 4 ? words[1] : 0;
-                found.words[3 * g + 2] = last >= 8 ? words[2] : 0;
+        for (int k = 0; k < COUNT; ++k) found.pairs[k] = from[first[k]] | from[second[k]] << 8;
+    }
+    __device__ void row(const unsigned char*, const bare& given, float (&found)[COUNT]) const {
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k) found[k] = __uint_as_float(__dp2a_lo(weights[k], given.pairs[k], BYTES_BEGIN));
+    }
+    static __device__ unsigned char value(float upper, float lower, float part) {
+        // Rounded down to whole units, by the pipe of floats: that of integers has more to do.
+        return static_cast<unsigned char>(__float_as_uint(__fmaf_rd(mixed(upper, lower, part), 1.0f / 32768, 8388608.0f)));
+    }
+};
+
+/// Four neighbours' of eight bytes: `chosen` says which two each of them sees.
+__device__ inline void four_between(
+    unsigned low, unsigned high, const unsigned* chosen, const unsigned* weights, float* found) {
+#pragma unroll
+    for (int k = 0; k < 4; k += 2) {
+        unsigned pairs;  // without the mask of __byte_perm
+        asm("prmt.b32 %0, %1, %2, %3;" : "=r"(pairs) : "r"(low), "r"(high), "r"(chosen[k / 2]));
+        found[k] = __uint_as_float(__dp2a_lo(weights[k], pairs, BYTES_BEGIN));
+        found[k + 1] = __uint_as_float(__dp2a_hi(weights[k + 1], pairs, BYTES_BEGIN));
+    }
+}
+
+/// The same of one channel, where what four neighbours see lies in eight bytes: these are read as words that are aligned, none that
+/// nobody needs.
+template <int COUNT>
+struct seen_words {
+    static_assert(COUNT % 4 == 0, "four see eight bytes");
+    static constexpr int GROUPS = COUNT / 4;
+    int first[GROUPS], last[GROUPS];
+    unsigned weights[COUNT], chosen[COUNT / 2];  // of two neighbours the bytes, for one permutation
+    struct bare {
+        unsigned words[3 * GROUPS];
+    };
+
+    __device__ seen_words(int x, long long step, double scale, int width) {
+#pragma unroll
+        for (int g = 0; g < GROUPS; ++g) {
+#pragma unroll
+            for (int k = 4 * g; k < 4 * g + 4; ++k) {
+                const between<float> place(x + k, step, scale, width);
+                if (k == 4 * g) first[g] = place.first;
+                const unsigned pair = (place.first - first[g]) | (place.second - first[g]) << 4;
+                chosen[k / 2] = k % 2 ? chosen[k / 2] | pair << 8 : pair;
+                weights[k] = byte_weights(place.part);
+                last[g] = place.second - first[g];
             }
-        } else {
+        }
+    }
+    /// By how many bytes a group begins after a word.
+    __device__ unsigned beyond(const unsigned char* from, int g) const {
+        return reinterpret_cast<unsigned long long>(from + first[g]) % 4;
+    }
+    __device__ void load(const unsigned char* from, bare& found) const {
 #pragma unroll
-            for (int k = 0; k < COUNT; ++k) found.words[k] = from[first[k]] | from[second[k]] << 8;
+        for (int g = 0; g < GROUPS; ++g) {
+            const unsigned after = beyond(from, g), end = last[g] + after;
+            const unsigned* const words = reinterpret_cast<const unsigned*>(from + (first[g] - static_cast<int>(after)));
+            found.words[3 * g] = words[0];
+            if (end >= 4) found.words[3 * g + 1] = words[1];
+            if (end >= 8) found.words[3 * g + 2] = words[2];
         }
     }
     __device__ void row(const unsigned char* from, const bare& given, float (&found)[COUNT]) const {
 #pragma unroll
         for (int g = 0; g < GROUPS; ++g) {
-            unsigned low = 0, high = 0;
-            if constexpr (PACKED) {
-                const unsigned beyond = reinterpret_cast<unsigned long long>(from + first[4 * g]) % 4;
-                low = __funnelshift_r(given.words[3 * g], given.words[3 * g + 1], 8 * beyond);
-                high = __funnelshift_r(given.words[3 * g + 1], given.words[3 * g + 2], 8 * beyond);
-            }
-#pragma unroll
-            for (int k = g * COUNT / GROUPS; k < (g + 1) * COUNT / GROUPS; ++k) {
-                const unsigned pair = PACKED ? __byte_perm(low, high, second[k]) : given.words[PACKED ? 0 : k];
-                found[k] = __uint_as_float(__dp2a_lo(weights[k], pair, BEGIN));
-            }
+            const unsigned bits = 8 * beyond(from, g);
+            const unsigned low = __funnelshift_r(given.words[3 * g], given.words[3 * g + 1], bits);
+            const unsigned high = __funnelshift_r(given.words[3 * g + 1], given.words[3 * g + 2], bits);
+            four_between(low, high, chosen + 2 * g, weights + 4 * g, found + 4 * g);
         }
-    }
-    static __device__ unsigned char value(float upper, float lower, float part) {
-        return static_cast<unsigned char>(__float_as_uint(mixed(upper, lower, part)) >> 15);
     }
 };
 
@@ -148,9 +185,10 @@ struct seen<unsigned char, float, COUNT, PACKED> {
 // Launch: blocks of (32, WARPS), one for each 32 COUNT × WARPS ROWS elements of a result.
 // Source: OpenCV's INTER_LINEAR and INTER_NEAREST for where pixels are.
 template <typename T, typename V, bool LINEAR, int COUNT, int WARPS, int ROWS, int TOGETHER, bool PACKED = false>
-__global__ void __launch_bounds__(32 * WARPS, cudakit::resident<T> / WARPS) resized(
+__global__ void __launch_bounds__(32 * WARPS, cudakit::resident<T, PACKED> / WARPS) resized(
     const T* __restrict__ image, T* __restrict__ out, int height, int width, int out_height, int out_width, int channels,
     long long y_step, long long x_step) {
+    if constexpr (PACKED) channels = 1;
     const unsigned wide = out_width * channels, high = blockDim.y * ROWS;
     const unsigned across = (wide + 32 * COUNT - 1) / (32 * COUNT), down = (out_height + high - 1) / high;
     const unsigned block = blockIdx.x, band = block / across;
@@ -171,15 +209,45 @@ __global__ void __launch_bounds__(32 * WARPS, cudakit::resident<T> / WARPS) resi
     const auto put = [=](int r, const cudakit::pack<T, COUNT>& values) {
         cudakit::store_some(out + static_cast<long long>(y + r) * wide + x, values, static_cast<int>(wide) - x);
     };
-    if constexpr (LINEAR) {
-        const cudakit::seen<T, V, COUNT, PACKED> columns(x, channels, x_step, x_scale, width);
+    if constexpr (PACKED) {
+        const cudakit::seen_words<COUNT> columns(x, x_step, x_scale, width);
+        typename cudakit::seen_words<COUNT>::bare above, below;
+        float upper[COUNT], lower[COUNT];
+        int upper_row = -1, lower_row = -1;
+        const int count = min(ROWS, out_height - y);
+        unsigned char* to = out + static_cast<long long>(y) * wide + x;
+        const auto ask = [&](const cudakit::between<V>& place) {
+            if (place.first != upper_row && place.first != lower_row) columns.load(row_at(place.first), above);
+            if (place.second != lower_row) columns.load(row_at(place.second), below);
+        };
+        if (count > 0) ask(own[0]);
+#pragma unroll 1
+        for (int r = 0; r < count; ++r, to += wide) {
+            const cudakit::between<V> place = own[r];
+            if (place.first == lower_row) {
+#pragma unroll
+                for (int k = 0; k < COUNT; ++k) upper[k] = lower[k];
+            } else if (place.first != upper_row) {
+                columns.row(row_at(place.first), above, upper);
+            }
+            if (place.second != lower_row) columns.row(row_at(place.second), below, lower);
+            upper_row = place.first, lower_row = place.second;
+            // The next rows are on their way while these are mixed.
+            if (r + 1 < count) ask(own[r + 1]);
+            cudakit::pack<T, COUNT> values;
+#pragma unroll
+            for (int k = 0; k < COUNT; ++k) values.values[k] = cudakit::seen<T, V, COUNT>::value(upper[k], lower[k], place.part);
+            cudakit::store_some(to, values, static_cast<int>(wide) - x);
+        }
+    } else if constexpr (LINEAR) {
+        const cudakit::seen<T, V, COUNT> columns(x, channels, x_step, x_scale, width);
         int upper_row = -1, lower_row = -1;
         V upper[COUNT], lower[COUNT];
 #pragma unroll
         for (int r = 0; r < ROWS; r += TOGETHER) {
             if (y + r >= out_height) break;
             // All is asked for before any of it is waited for.
-            typename cudakit::seen<T, V, COUNT, PACKED>::bare above[TOGETHER], below[TOGETHER];
+            typename cudakit::seen<T, V, COUNT>::bare above[TOGETHER], below[TOGETHER];
             int last_row = lower_row, former_row = upper_row;
 #pragma unroll
             for (int j = 0; j < TOGETHER; ++j) {
@@ -226,6 +294,103 @@ __global__ void __launch_bounds__(32 * WARPS, cudakit::resident<T> / WARPS) resi
             for (int k = 0; k < COUNT; ++k) values.values[k] = from[first[k]];
             put(r, values);
         }
+    }
+}
+
+// As `resized`, LINEAR, of bytes, whose tiles are in shared memory first: more of the image is on its way than registers hold.
+//
+// Shapes: image (images, height, width), out (images, out_height, out_width), C-contiguous.
+// Threads: a block does 256 × WARPS ROWS results. Its threads find where these lie, load the pixels around them, 16 bytes at a
+//   time, a warp a row; then a thread does 8 neighbours of ROWS rows.
+// Memory: what is seen of the image, once but for the rims, and a byte a result, by 16 and 8 bytes. Shared: `pitch` bytes for each
+//   row of the image that a block sees, and 2 KiB for places. A warp reads one row, 8 width / out_width bytes from lane to lane.
+// Preconditions: image and out do not overlap and lie at 16 bytes; width is a multiple of 16, out_width of 8; height and width
+//   are at most twice out_height and out_width. `pitch`, a multiple of 16, has room for what 256 neighbours see,
+//   from a multiple of 16 on, and 11 bytes more.
+// Launch: blocks of (32, WARPS), one for each tile.
+// Source: as above.
+template <int WARPS, int ROWS>
+__global__ void __launch_bounds__(32 * WARPS) resized_bytes(
+    const unsigned char* __restrict__ image, unsigned char* __restrict__ out, int height, int width, int out_height, int out_width,
+    long long y_step, long long x_step, int pitch) {
+    constexpr int COUNT = 8, WIDE = 32 * COUNT, HIGH = WARPS * ROWS;
+    extern __shared__ __align__(16) unsigned char tile[];
+    __shared__ __align__(16) int firsts[WIDE];
+    __shared__ __align__(16) unsigned parts[WIDE];
+    __shared__ cudakit::between<float> rows[HIGH];
+    const unsigned across = (out_width + WIDE - 1) / WIDE, down = (out_height + HIGH - 1) / HIGH, band = blockIdx.x / across;
+    const int x = blockIdx.x % across * WIDE, y = band % down * HIGH;
+    image += static_cast<long long>(band / down) * height * width;
+    out += static_cast<long long>(band / down) * out_height * out_width;
+    const int thread = threadIdx.y * 32 + threadIdx.x;
+    static_assert(WIDE % (32 * WARPS) == 0 && HIGH <= 32 * WARPS, "each thread finds as many places");
+#pragma unroll
+    for (int k = 0; k < WIDE / (32 * WARPS); ++k) {
+        const int i = thread + k * 32 * WARPS;
+        const cudakit::between<float> place(min(x + i, out_width - 1), x_step, 0, width);
+        firsts[i] = place.first;
+        parts[i] = cudakit::byte_weights(place.part);
+    }
+    if (thread < HIGH) rows[thread] = {min(y + thread, out_height - 1), y_step, 0, height};
+    __syncthreads();
+    const int left = firsts[0] / 16 * 16, top = rows[0].first, bottom = rows[HIGH - 1].second;
+    // Threads read words of 12 bytes, of which the last may lie beyond the row: weights of 0 are for those.
+    const int wanted = (firsts[WIDE - 1] + 27 - left) / 16 * 16, bytes = min(wanted, width - left);
+    for (int i = threadIdx.x * 16; i < wanted; i += 32 * 16) {
+        const unsigned char* from = image + static_cast<long long>(top + threadIdx.y) * width + left + i;
+        unsigned char* to = tile + threadIdx.y * pitch + i;
+#pragma unroll 4
+        for (int row = top + threadIdx.y; row <= bottom; row += WARPS, from += WARPS * 1ll * width, to += WARPS * pitch)
+            cudakit::stage<16>(to, from, i < bytes ? 16 : 0);
+    }
+    cudakit::close_stage();
+    cudakit::wait_for_stages<0>();
+    __syncthreads();
+
+    const int own = threadIdx.x * COUNT, count = min(ROWS, out_height - y - static_cast<int>(threadIdx.y) * ROWS);
+    if (x + own >= out_width || count <= 0) return;
+    int begin[2];
+    unsigned bits[2], chosen[COUNT / 2], weights[COUNT];
+#pragma unroll
+    for (int k = 0; k < COUNT; ++k) {
+        const int after = firsts[own + k] - firsts[own + k / 4 * 4];
+        const unsigned pair = after | (after + 1) << 4;
+        chosen[k / 2] = k % 2 ? chosen[k / 2] | pair << 8 : pair;
+        weights[k] = parts[own + k];
+    }
+#pragma unroll
+    for (int g = 0; g < 2; ++g) {
+        const int at = firsts[own + 4 * g] - left;
+        begin[g] = at / 4 * 4, bits[g] = at % 4 * 8;
+    }
+    const auto read = [&](int row, float (&found)[COUNT]) {
+#pragma unroll
+        for (int g = 0; g < 2; ++g) {
+            const unsigned* const words = reinterpret_cast<const unsigned*>(tile + (row - top) * pitch + begin[g]);
+            const unsigned low = __funnelshift_r(words[0], words[1], bits[g]);
+            const unsigned high = __funnelshift_r(words[1], words[2], bits[g]);
+            cudakit::four_between(low, high, chosen + 2 * g, weights + 4 * g, found + 4 * g);
+        }
+    };
+    float upper[COUNT], lower[COUNT];
+    int upper_row = -1, lower_row = -1;
+    unsigned char* to = out + static_cast<long long>(y + threadIdx.y * ROWS) * out_width + x + own;
+#pragma unroll 1
+    for (int r = 0; r < count; ++r, to += out_width) {
+        const cudakit::between<float> place = rows[threadIdx.y * ROWS + r];
+        if (place.first == lower_row) {
+#pragma unroll
+            for (int k = 0; k < COUNT; ++k) upper[k] = lower[k];
+        } else if (place.first != upper_row) {
+            read(place.first, upper);
+        }
+        if (place.second != lower_row) read(place.second, lower);
+        upper_row = place.first, lower_row = place.second;
+        cudakit::pack<unsigned char, COUNT> values;
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k)
+            values.values[k] = cudakit::seen<unsigned char, float, COUNT>::value(upper[k], lower[k], place.part);
+        cudakit::store_pack(to, values);
     }
 }
 

@@ -29,6 +29,8 @@ _TOGETHER, _TWICE, _BYTES = {1: 1, 2: 1, 4: 2}, {1: 2, 2: 4, 4: 2}, {1: 8, 2: 8,
 #: Warps of a block; rows of a thread; rows of a thread of `warped`, and lanes of a warp that are neighbours; threads of
 #: a block of the other kernels.
 _WARPS, _ROWS, _FEW_ROWS, _ACROSS, _BLOCK = 4, 8, 4, 16, 256
+#: Of bytes: rows of a thread that reads words; rows of a thread and columns of a block that has them in shared memory.
+_WORD_ROWS, _TILE_ROWS, _TILE_COLUMNS = 16, 8, 256
 
 
 @repeated("out")
@@ -215,15 +217,24 @@ def _resized(images: Images, dtype: np.dtype, rows: int, columns: int, linear: b
             tiles = batch * -(-width // (32 * thread_elements)) * -(-height // (_WARPS * tall))
             kernel = Kernel.from_template("sample/doubled")[cpp, number, tall]
             return Job((), (), kernel, config(tiles, (32, _WARPS)), numbers=(height, width))
-    thread_elements = _BYTES[size] // dtype.itemsize
+    steps = round(2**32 * height / rows), round(2**32 * width / columns)
     # Bytes that are read as words, where eight of them hold what four results see.
     packed = linear and aligned and dtype == np.uint8 and channels == 1 and width <= 2 * columns
+    if packed and width % 16 == 0 and columns % 8 == 0 and height <= 2 * rows:
+        wide, high = _TILE_COLUMNS, _WARPS * _TILE_ROWS
+        # Bytes of a row that a tile sees, from a multiple of 16 on and with a thread's last word, and rows.
+        pitch = ((wide - 1) * width // columns + 1 + 15 + 27) // 16 * 16
+        image_rows = (high - 1) * height // rows + 3
+        kernel = Kernel.from_template("sample/resized_bytes")[_WARPS, _TILE_ROWS]
+        launch = config(batch * -(-columns // wide) * -(-rows // high), (32, _WARPS), pitch * image_rows)
+        return Job((), (), kernel, launch, numbers=(height, width, rows, columns, *steps, pitch))
+    thread_elements = _BYTES[size] // dtype.itemsize
     packed = packed and batch * height * width % 4 == 0
+    thread_rows = _WORD_ROWS if packed else _ROWS
     kernel = Kernel.from_template("sample/resized")[
-        cpp, number, linear, thread_elements, _WARPS, _ROWS, _TOGETHER[size], packed
+        cpp, number, linear, thread_elements, _WARPS, thread_rows, _TOGETHER[size], packed
     ]
-    across, down = -(-columns * channels // (32 * thread_elements)), -(-rows // (_WARPS * _ROWS))
-    steps = round(2**32 * height / rows), round(2**32 * width / columns)
+    across, down = -(-columns * channels // (32 * thread_elements)), -(-rows // (_WARPS * thread_rows))
     numbers = height, width, rows, columns, channels, *steps
     return Job((), (), kernel, config(batch * across * down, (32, _WARPS)), numbers=numbers)
 

@@ -88,6 +88,10 @@ def test_bytes_in_words_are_as_other_bytes(stream: Any, xp: Any) -> None:
         (6, 2, 7, 3),
         (4, 5, 3, 131),
         (40, 1, 31, 1),
+        (40, 48, 30, 40),  # tiles in shared memory
+        (50, 528, 67, 304),
+        (70, 16, 35, 8),
+        (33, 32, 20, 512),
     ):
         host = random.integers(0, 256, (4, height, width)).astype("u1")
         got = to_host(ops.resize(xp.asarray(host), (rows, columns), stream=stream))
@@ -122,8 +126,9 @@ class Kernels(Witness):
         ("u1", (6, 32), (3, 16), "halved<256>"),
         ("u1", (6, 16), (3, 8), "halved<256>"),
         ("u1", (6, 24), (3, 12), "resized"),  # no eights of columns
-        ("u1", (6, 32), (3, 32), "resized"),
-        ("u1", (6, 32), (6, 16), "resized"),
+        ("u1", (6, 32), (3, 32), "resized_bytes<4, 8>"),
+        ("u1", (6, 32), (6, 16), "resized_bytes<4, 8>"),
+        ("u1", (7, 32), (3, 32), "resized"),  # more than two rows of the image to a row
         ("f4", (6, 32), (3, 16), "resized"),  # means of bytes alone
         ("u1", (3, 16), (6, 32), "doubled<unsigned char, float, 2>"),
         ("f4", (3, 16), (6, 32), "doubled<float, float, 2>"),
