@@ -88,7 +88,8 @@ TABLE = {
         Tiles(64, 64, 32, 4, rate=0.44, lost=50),
     ),
     "TF32, rows of B": (
-        Tiles(256, 128, 64, 8, rate=0.95, lost=50, swapped=True),
+        Tiles(256, 128, 64, 8, rate=0.95, lost=150, swapped=True),
+        Tiles(256, 128, 32, 8, rate=0.93, lost=50, swapped=True),
         Tiles(128, 128, 64, 8, rate=0.82, lost=50, swapped=True),
         Tiles(64, 128, 32, 8, rate=0.48, lost=50, swapped=True),
         Tiles(64, 64, 32, 4, rate=0.33, lost=50),
