@@ -203,6 +203,7 @@ def parts_of(message: str) -> dict[str, str]:
     parts: dict[str, str] = {}
     actual, expected = _GOT.search(words), _EXPECTED.search(words)
     end = actual.start() if actual else _end_of(words, 0)
+    passive = None if expected else _IS_EXPECTED.match(words, 0, end)
     begin = words.rfind(": ", 0, end) + 2 if ": " in words[:end] else 0
     must, says = _MUST.search(words, begin, end), _IS.search(words, begin, end)
     if must and (words.count(" ", begin, must.start()) >= _MOST_WORDS or words.startswith("it ", begin)):
@@ -217,7 +218,7 @@ def parts_of(message: str) -> dict[str, str]:
         if not actual and begin < expected.start():
             verb = _IS.search(words, begin, expected.start())
             parts["got"] = message[verb.end() if verb else begin : expected.start()]
-    elif passive := _IS_EXPECTED.match(words, 0, end):
+    elif passive:
         parts["expected"] = message[slice(*passive.span("what"))]
     elif must or (actual and says):
         verb = must or says
@@ -226,7 +227,7 @@ def parts_of(message: str) -> dict[str, str]:
         parts["expected"] = message[begin:end]
     elif _RULE.match(words, rest) and not is_advised:
         parts["expected"] = message[rest : _end_of(words, rest)]
-    if says and not (actual or must or expected) and (is_advised or "expected" in parts):
+    if says and not (actual or must or expected or passive) and (is_advised or "expected" in parts):
         several = _IS.search(words, says.end() - 1, end) or words.startswith(("no ", "none "), begin)
         parts["got"] = message[begin if several else says.end() : end]
     if rest < len(message) and not ("expected" in parts and message.endswith(parts["expected"])):

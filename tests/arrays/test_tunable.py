@@ -167,7 +167,13 @@ def test_another_cache_folder_has_kept_rows_of_its_own(tmp_path: Path, monkeypat
     assert answers == [128, 256, 64, 128, 64, 256]
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"rows": []}', '{"rows": [{"choice": "test"}]}', "\x00\xff"])
+NO_POINT = """{"card": "NVIDIA H100", "model": "H100", "capability": [9, 0], "multiprocessors": 132,
+               "rows": [{"choice": "test", "form": "float32", "size": 21, "point": [64, 1]}]}"""
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"rows": []}', '{"rows": [{"choice": "test"}]}', "\x00\xff", NO_POINT]
+)
 def test_a_damaged_table_is_left_out_with_a_warning(table: Callable[..., None], tmp_path: Path, text: str) -> None:
     table(H100, ("float32", 20, point(128)))
     (tmp_path / "a.json").write_bytes(text.encode("latin-1"))
@@ -195,6 +201,16 @@ def test_a_search_tries_its_point_and_sees_the_questions(table: Callable[..., No
     assert asked[question].default == DEFAULT
     assert len(asked[question].space()) == 5
     assert plan(1 << 20) == (128, 1)
+    assert plan(1 << 25) == DEFAULT
+    assert len(asked) == 2  # of the block alone
+
+
+def test_the_distance_of_cards_is_of_model_capability_and_size() -> None:
+    table = tunable.Table("NVIDIA H100 PCIe", "H100", (9, 0), 100, {})
+    assert table.distance("NVIDIA H100 80GB HBM3", (9, 0), 200) == (False, 0, 1.0)
+    assert table.distance("NVIDIA L4", (8, 9), 50) == (True, 1, 1.0)
+    assert table.distance("NVIDIA A100", (8, 0), 100) == (True, 10, 0.0)
+    assert table.distance("B200", (10, 3), 100) == (True, 13, 0.0)
 
 
 def test_a_row_changes_the_sort_that_is_launched(table: Callable[..., None]) -> None:

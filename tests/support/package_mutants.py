@@ -60,6 +60,8 @@ ROOMS = {
             "tests/package/test_wrong_calls.py",
             "tests/package/test_roof.py",
             "tests/package/test_foreign_names.py",
+            "tests/package/test_report_parts.py",
+            "tests/cli/test_reports.py",
         ),
     ),
     "adapters": Room(("cudakit/adapters/",), ("tests/adapters",)),
