@@ -173,6 +173,28 @@ def test_the_command_refuses_what_it_cannot_tune(
     assert "sort belongs to ops" in capsys.readouterr().err
 
 
+def test_on_a_gpu_ops_are_tuned_by_their_time(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("cudakit.ops.tuning_command.has_gpu", lambda: True)
+    monkeypatch.setattr(supervised, "is_needed", lambda options: False)
+    assert main(["tune", "ops", "sort", "--objective", "instructions"]) != 0
+    assert "ops are tuned by their time; got --objective instructions" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "float16", "float64"])
+def test_numbers_of_a_case_are_of_the_whole_range(dtype: str) -> None:
+    values = tuning_cases.numbers(np.random.default_rng(0), dtype, 40, 50)
+    assert (values.shape, values.dtype) == ((40, 50), np.dtype(dtype))
+    if values.dtype.kind in "iu":
+        least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+        assert least <= values.min() < least + 0.01 * most
+        assert most >= values.max() > 0.99 * most - 1
+    else:
+        assert abs(values.mean(dtype="f8")) < 0.1
+        assert abs(values.std(dtype="f8") - 1) < 0.1
+
+
 def test_the_command_shows_a_ranking_and_keeps_none(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

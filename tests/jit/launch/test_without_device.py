@@ -203,7 +203,7 @@ def test_attributes_that_the_driver_is_asked_to_set(loaded: Any, monkeypatch: py
     monkeypatch.setattr(driver, "cuKernelSetAttribute", set_attribute)
     loaded.launch_config(ck.config(8, 32, cluster=8), 0)
     assert calls == []
-    loaded.launch_config(ck.config(16, 32, cluster=16), 0)
+    loaded.launch_config(ck.config(9, 32, cluster=9), 0)
     loaded.launch_config(ck.config(1, 32, shared_bytes=64 << 10), 0)
     assert calls == [
         ("NON_PORTABLE_CLUSTER_SIZE_ALLOWED", 1, 9, 0),
