@@ -94,6 +94,18 @@ def test_what_is_no_key_is_refused(content: bytes, path: Path, tmp_path: Path) -
             ck.use_bundle(path, key=key)
 
 
+def test_keys_of_other_kinds_are_refused(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    key = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.x25519").X25519PrivateKey.generate()
+    pem, public = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    private = path.with_name("x25519.pem")
+    private.write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
+    with pytest.raises(ck.ArgumentError, match="is no Ed25519 public key"):
+        ck.use_bundle(path, key=key.public_key().public_bytes(pem, public))
+    before = path.read_bytes()
+    assert f"{private} is no Ed25519 key; openssl genpkey" in run(capsys, "sign", path, "--key", private, status=4)
+    assert path.read_bytes() == before
+
+
 def test_signatures_name_their_extra(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "cryptography.hazmat.primitives", None)
     with pytest.raises(ck.CudakitError, match=r"pip install 'cudakit\[sign\]'"):

@@ -15,7 +15,7 @@ import cudakit as ck
 from cudakit.bundles import spec
 from cudakit.bundles.build import build
 from cudakit.bundles.record import lacking, text_of
-from cudakit.jit.bundle.used import Use, recording
+from cudakit.jit.bundle.used import Use, note, recording
 from cudakit.types.arguments import Evidence
 
 SCALE = """template <typename T>
@@ -72,6 +72,17 @@ with ck.using(stream) as xp:
 print(sys.argv)
 sys.exit(int(sys.argv[2]))
 """
+
+
+def test_uses_are_recorded_in_the_block_alone() -> None:
+    with recording() as outer:
+        note("first", ())
+        with recording() as inner:
+            note("second", ())
+        note("third", ())
+    note("fourth", ())
+    assert [use.specialization for use in outer] == ["first", "second", "third"]
+    assert [use.specialization for use in inner] == ["second"]
 
 
 @pytest.mark.slow
