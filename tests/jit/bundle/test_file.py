@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import cudakit as ck
+from cudakit.jit.bundle import file
 from cudakit.jit.bundle.file import BundleFile, Entry, Signature, replace, write
 from cudakit.jit.bundle.used import opened
 
@@ -46,6 +47,18 @@ def test_equal_entries_make_equal_bytes_in_any_order(path: Path, tmp_path: Path)
 def test_of_entries_with_one_key_the_first_is_kept(path: Path) -> None:
     assert write(path, [ENTRIES[0], ENTRIES[0]._replace(body=b"other")], {}) == 1
     assert BundleFile(path).read("code", "0") == ENTRIES[0]
+
+
+def test_an_entry_in_the_place_of_another_is_damage(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All checksums hold, and the content is another kernel's."""
+    digest_of = file._digest_of
+    monkeypatch.setattr(file, "_digest_of", lambda category, key: digest_of(category, "9" if key == "0" else key))
+    write(path, ENTRIES, {})
+    monkeypatch.undo()
+    bundle = BundleFile(path)
+    assert bundle.read("code", "1") == ENTRIES[1]
+    with pytest.raises(ck.ArgumentError, match="damaged: an entry is code 0 in place of code 9; install or build"):
+        bundle.read("code", "9")
 
 
 def served(path: Path) -> Iterator[object]:
