@@ -121,9 +121,9 @@ class Rendezvous:
         return text.compare("ne", all_met, 0)
 
     def _is_one_mask(self, instr: Instruction) -> bool:
-        """Return whether all lanes name the same member mask at a collective."""
-        shape = self._shapes.shape(member_mask(instr))
-        return "sync" not in instr.modifiers or shape in (UNIFORM, None)
+        """Return whether all lanes name the same member mask at a collective, and all or none wait for it."""
+        named = [member_mask(instr), *([] if instr.guard is None else [instr.guard[0]])]
+        return "sync" not in instr.modifiers or all(self._shapes.shape(name) in (UNIFORM, None) for name in named)
 
     def _members(self, instr: Instruction) -> X:
         """Return the member mask of each lane at a collective; one for all lanes if they are the same.
