@@ -72,30 +72,33 @@ def test_what_crosses_is_each_lanes_own_value() -> None:
     np.testing.assert_array_equal(ran("three_votes", 1, 64), votes + (lane >= 7) + (lane >= 20))
 
 
-#: Votes with a guard in both arms of a branch: of odd lanes alone, and of all lanes or none.
+#: Votes in both arms of a branch: with a guard of odd lanes alone, and of all lanes or none; of the arm's own lanes.
 GUARDED = """.version 8.4
 .target sm_90
 .address_size 64
 .visible .entry guarded(.param .u64 out, .param .u32 all) {
-    .reg .pred %p<5>; .reg .b32 %r<8>; .reg .b64 %rd<4>;
+    .reg .pred %p<6>; .reg .b32 %r<10>; .reg .b64 %rd<4>;
     ld.param.u64 %rd1, [out]; ld.param.u32 %r1, [all];
     mov.u32 %r2, %tid.x; and.b32 %r3, %r2, 31;
     and.b32 %r4, %r3, 1; setp.eq.u32 %p1, %r4, 0;
     setp.ne.u32 %p2, %r1, 0;
     setp.lt.u32 %p3, %r3, 20;
     and.b32 %r5, %r3, 2; setp.ne.u32 %p4, %r5, 0;
+    not.pred %p5, %p4; selp.b32 %r8, 0xfffff, 0xfff00000, %p3;
     mov.u32 %r6, 7; mov.u32 %r7, 9;
     @%p3 bra low;
     @!%p1 vote.sync.ballot.b32 %r6, %p4, 0xaaaaaaaa;
     @%p2 vote.sync.ballot.b32 %r7, %p4, 0xffffffff;
+    vote.sync.ballot.b32 %r9, %p5, %r8;
     bra end;
 low:
     add.u32 %r6, %r6, 1;
     @!%p1 vote.sync.ballot.b32 %r6, %p4, 0xaaaaaaaa;
     add.u32 %r7, %r7, 1;
     @%p2 vote.sync.ballot.b32 %r7, %p4, 0xffffffff;
+    vote.sync.ballot.b32 %r9, %p5, %r8;
 end:
-    mad.wide.u32 %rd2, %r2, 8, %rd1; st.global.v2.u32 [%rd2], {%r6, %r7}; ret;
+    mad.wide.u32 %rd2, %r2, 16, %rd1; st.global.v4.u32 [%rd2], {%r6, %r7, %r9, %r8}; ret;
 }
 """
 
@@ -105,10 +108,11 @@ def test_lanes_whose_guard_does_not_hold_neither_wait_nor_take_others_along(all_
     def make() -> Any:
         return ck.Kernel.from_ptx(GUARDED, signature="void guarded(unsigned* out, unsigned all)")
 
-    out = agreed(make, ck.config(1, 64), np.zeros(128, np.uint32), int(all_vote), arch="sm_90")[0].reshape(64, 2)
+    out = agreed(make, ck.config(1, 64), np.zeros(256, np.uint32), int(all_vote), arch="sm_90")[0].reshape(64, 4)
     lane = np.arange(64) % 32
     np.testing.assert_array_equal(out[:, 0], np.where(lane % 2, 0x88888888, 7 + (lane < 20)))
     np.testing.assert_array_equal(out[:, 1], 0xCCCCCCCC if all_vote else 9 + (lane < 20))
+    np.testing.assert_array_equal(out[:, 2], 0x33333333 & out[:, 3])
 
 
 @pytest.mark.parametrize("name", [DEADLOCKS[1], *(pytest.param(name, marks=pytest.mark.slow) for name in DEADLOCKS)])
