@@ -87,7 +87,7 @@ def _shortened_message(message: typing.Any) -> typing.Any:
     return f"{message[: _MOST_OF_MESSAGE // 2]} … {message[-_MOST_OF_MESSAGE // 2 :]}"
 
 
-_VERB: typing.Final = re.compile("^(takes|must be|is) ")
+_VERB: typing.Final = "^(takes|must be|is) "
 
 
 class Access(records.NamedTuple):
@@ -180,7 +180,7 @@ class CudakitError(Exception):
         `expected` is the detail, if it is not `clause` without its verb.
         """
         message = f"{where} {clause}{f', got {got}' if got else ''}{f'; {advice}' if advice else ''}"
-        return cls(message).detailed(expected=expected or _VERB.sub("", clause), got=got, advice=advice)
+        return cls(message).detailed(expected=expected or re.sub(_VERB, "", clause), got=got, advice=advice)
 
     def detailed(self, **parts: typing.Any) -> Self:
         """Add details, except those that the error has already. Return the error."""

@@ -19,7 +19,7 @@ from cudakit.jit.specialise.specialise import BoundParameter, PartPromise, Speci
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.types.arguments import Evidence
 
-_COMMENT_OR_STRING = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_COMMENT_OR_STRING = r'(?s)"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/'
 
 
 def declarations_of(origin: Source, folder: str | None = None, bundle: str | None = None) -> Declarations:
@@ -174,7 +174,7 @@ def as_linked(specialization: Specialization) -> Specialization | None:
     if specialization.target not in ("cubin", "ptx"):
         return None
     text = specialization.source.text
-    if not options.relocatable and not ("<<<" in text and "<<<" in _COMMENT_OR_STRING.sub("", text)):
+    if not options.relocatable and not ("<<<" in text and "<<<" in re.sub(_COMMENT_OR_STRING, "", text)):
         return None
     from cudakit.jit.compile import linked
 

@@ -81,7 +81,7 @@ def _sides(numbers: tuple[int, ...] | None) -> Sides | None:
 
 
 #: Names of the constants of libraries.
-_LIBRARY = re.compile(
+_LIBRARY = (
     r"_Z+(?:N|TAX)?(?:10_INTERNAL_)?(?:4cuda|3cub|6thrust|5nvstd|18cooperative_groups|15__cccl_internal)[A-Z0-9]"
     # Names of packaged templates and generated code: their namespaces and classes begin like this.
     r"|_Z+(?:N|TAX)?\d+cudakit[_A-Z0-9]"
@@ -91,7 +91,7 @@ _LIBRARY = re.compile(
     r"|__nv_static_\d+__\w+_cuda_device_runtime_cu_|cudartError|__CNPRT_"
 )
 #: The part of a mangled name for its file, after its length.
-_INTERNAL = re.compile(r"(\d+)(_INTERNAL_|_GLOBAL__N_)")
+_INTERNAL = r"(\d+)(_INTERNAL_|_GLOBAL__N_)"
 
 
 def common_name(lowered: str) -> str:
@@ -100,7 +100,7 @@ def common_name(lowered: str) -> str:
     Names without it are returned unchanged.
     """
     name, position = lowered, 0
-    while match := _INTERNAL.search(name, position):
+    while match := re.compile(_INTERNAL).search(name, position):
         head, tail = name[: match.start()], name[match.end(1) + int(match[1]) :]
         name, position = f"{head}{len(match[2])}{match[2]}{tail}", match.end()
     return name
@@ -113,10 +113,10 @@ def is_shared(lowered: str) -> bool:
     packaged templates.
     """
     made_up = "$" in lowered or lowered.startswith("__unnamed")
-    return not made_up and not _LIBRARY.match(common_name(lowered))
+    return not made_up and not re.match(_LIBRARY, common_name(lowered))
 
 
-_INLINE_NAMESPACE = re.compile(r"\b(?:__\d+|_V_\w+|(?:CUB|THRUST)_\d\w+|_CUDA_\w+|__cccl_\w+|detail_\d+)::")
+_INLINE_NAMESPACE = r"\b(?:__\d+|_V_\w+|(?:CUB|THRUST)_\d\w+|_CUDA_\w+|__cccl_\w+|detail_\d+)::"
 
 
 def parameter_types(lowered: str) -> tuple[CppType, ...]:
@@ -139,7 +139,7 @@ def types_in(text: str) -> tuple[CppType, ...]:
 
     `text` is the name from after the opening bracket of its parameters.
     """
-    inner = _INLINE_NAMESPACE.sub("", text[: closing(f"({text}", 0) - 1])
+    inner = re.sub(_INLINE_NAMESPACE, "", text[: closing(f"({text}", 0) - 1])
     return tuple(_meant(parse_type(part)) for part in split_arguments(inner) if part != "void")
 
 
@@ -151,7 +151,7 @@ def variable_type(lowered: str) -> tuple[CppType, tuple[int, ...]]:
     TemplateError
         If the name cannot be demangled here.
     """
-    text = _INLINE_NAMESPACE.sub("", demangle(lowered).partition("<")[2].rpartition(">")[0]).strip()
+    text = re.sub(_INLINE_NAMESPACE, "", demangle(lowered).partition("<")[2].rpartition(">")[0]).strip()
     rows = re.fullmatch(r"(.*?) ?\(\*\) ?((?:\[\d+\])+)", text)
     extents = tuple(map(int, re.findall(r"\d+", rows[2]))) if rows else ()
     return _meant(parse_type(rows[1] if rows else text.removesuffix("*").strip())), extents

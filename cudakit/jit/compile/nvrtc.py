@@ -111,20 +111,20 @@ def _reads_file(options: Iterable[Any]) -> str | None:
 #: Increased when the meaning of stored data, or the generated source, changes.
 FORMAT = "4"
 #: What NVRTC's option ``minimal`` leaves out: textures, launches by kernels, types and calls of CUDA's runtime.
-_RUNTIME: Final = re.compile(r"cuda(?!kit|_fp16|_bf16)|\b_*(?:tex|surf)|<<<")
+_RUNTIME: Final = r"cuda(?!kit|_fp16|_bf16)|\b_*(?:tex|surf)|<<<"
 #: Headers that use nothing of these, beside cudakit's own.
 _SMALL_HEADERS: Final = ("cuda_fp16.h", "cuda_bf16.h")
 _UNROLL = ("_CCCL_META_UNROLL_LIMIT", "10")
 #: A path that cannot exist, as the folder of sources without a folder.
 _NOWHERE = f"{os.devnull}/"
 #: An error of tile code, as NVRTC prints it.
-_PRINTED = re.compile(r'loc\("(.*?)":(\d+):\d+\): error:[ :]*(.*)')
+_PRINTED = r'loc\("(.*?)":(\d+):\d+\): error:[ :]*(.*)'
 _LEAST_TILE_ARCH = 80
 _nvrtc = Occupied()
 #: Kernel template whose mangled name contains the type of its argument, which only the compiler knows.
 TYPES_PROBE = "cudakit_type"
 #: NVRTC's message about an unknown name.
-_REFUSED_NAME = re.compile(r'Input name expression was: "(.*?)"\n')
+_REFUSED_NAME = r'Input name expression was: "(.*?)"\n'
 
 
 def type_of(expression: str) -> str:
@@ -181,7 +181,7 @@ class Request:
         """
         spec, options = self.specialization, self.specialization.options
         texts = (self.written, *self.name_expressions, repr(self.user_flags))
-        if spec.has_tiles or spec.target not in ("ptx", "cubin") or any(map(_RUNTIME.search, texts)):
+        if spec.has_tiles or spec.target not in ("ptx", "cubin") or any(re.search(_RUNTIME, text) for text in texts):
             return False
         if not self.includes:
             return True
@@ -313,7 +313,7 @@ class Request:
             return run(self, options, names)
         except CompileError as error:
             # A refused name must not affect the other names: it is compiled alone later.
-            refused = {"".join(name.split()) for name in _REFUSED_NAME.findall(error.log)}
+            refused = {"".join(name.split()) for name in re.findall(_REFUSED_NAME, error.log)}
             left = tuple(name for name in names if "".join(name.split()) not in refused)
             # This request is for its own name: no other request would report the error.
             own = self.specialization.name_expression
@@ -447,7 +447,7 @@ def _by_nvrtc(
     else:
         with _nvrtc.inside():
             answer, printed = worker.compiled(*program), ""
-    printed = _PRINTED.sub(lambda match: f"{spec.source.named(match[1])}({match[2]}): error: {match[3]}", printed)
+    printed = re.sub(_PRINTED, lambda match: f"{spec.source.named(match[1])}({match[2]}): error: {match[3]}", printed)
     if answer.code is None:
         if "unrecognized option --enable-tile" in answer.log or answer.failure == worker.NO_TILE_IR:
             from cudakit.jit.compile import pins  # late: it reads packages' metadata

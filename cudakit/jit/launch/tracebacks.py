@@ -21,9 +21,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _PACKAGE: Final = str(Path(__file__).parents[2])
 #: File names of the package, and of the code that `cudakit.streams.process.make_function` generates.
-_OWN_FILE: Final = re.compile(
-    rf"{re.escape(_PACKAGE + os.sep)}|<(?:launch of|call of|op|what an instruction means) .*\d+>"
-)
+_OWN_FILE: Final = rf"{re.escape(_PACKAGE + os.sep)}|<(?:launch of|call of|op|what an instruction means) .*\d+>"
 
 
 def cut(error: BaseException) -> None:
@@ -66,7 +64,7 @@ def _outside(traceback: TracebackType | None) -> TracebackType | None:
     while traceback is not None:
         frame = traceback.tb_frame
         module = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-        is_ours = module == "cudakit" or _OWN_FILE.match(frame.f_code.co_filename) is not None
+        is_ours = module == "cudakit" or re.match(_OWN_FILE, frame.f_code.co_filename) is not None
         is_inside = is_ours or (is_inside and module in sys.stdlib_module_names)
         if not is_inside:
             entries.append(traceback)

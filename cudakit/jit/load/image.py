@@ -221,7 +221,7 @@ class Image(ABC):
 
 
 #: A pointer to a function: it may have another value in other code.
-_FUNCTION_POINTER = re.compile(r"\(\s*\*[\s\w\[\]]*\)\s*\(")
+_FUNCTION_POINTER = r"\(\s*\*[\s\w\[\]]*\)\s*\("
 
 
 class DeviceImage(Image):
@@ -279,7 +279,7 @@ class DeviceImage(Image):
             raise LaunchError("a graph is being captured, and moving waits for the device")
         any_member, lowered = former.members[0], former.compiled.lowered
         types = (lowered.get(type_of(variable), "") for variable in any_member.typed)
-        if _FUNCTION_POINTER.search(any_member.source.text) or any("PF" in type_text for type_text in types):
+        if re.search(_FUNCTION_POINTER, any_member.source.text) or any("PF" in type_text for type_text in types):
             raise LaunchError("a variable may hold a pointer to a function, which other code may have elsewhere")
         for entered in self.entered.values():
             with entered():

@@ -132,15 +132,15 @@ def _shadows(folder: str) -> str:
     return hashlib.sha256(repr([(path, mark_of(path)) for path in paths]).encode()).hexdigest() if paths else ""
 
 
-_SPLICE: Final = re.compile(rb"\\[ \t\v\f]*\r?\n")
-_ASKED: Final = re.compile(rb"""has_include\w*\s*\(\s*(?:"([^"\n]+)"|<([^>\n]+)>)""", re.IGNORECASE)
+_SPLICE: Final = rb"\\[ \t\v\f]*\r?\n"
+_ASKED: Final = rb"""(?i)has_include\w*\s*\(\s*(?:"([^"\n]+)"|<([^>\n]+)>)"""
 #: ``__has_include`` other than with a name in quotes or brackets, or as the macro that `#ifdef` asks about.
-_ASKED_OTHERWISE: Final = re.compile(
+_ASKED_OTHERWISE: Final = (
     rb"""(?<!ifdef )(?<!ifndef )(?<!defined )(?<!defined\()(?<!\w)__has_include(?:_next)?\b(?!\s*\(\s*["<])"""
 )
 #: The begin of a name that ``##`` may complete to ``__has_include``.
-_BEGINNING: Final = re.compile(rb"(?<!\w)_(?:_(?:h(?:a(?:s(?:_(?:i(?:n(?:c(?:l(?:u(?:de?)?)?)?)?)?)?)?)?)?)?)?(?!\w)")
-_EMBED: Final = re.compile(rb"(?:\#|%:)\s*embed\b|__has_embed\b")
+_BEGINNING: Final = rb"(?<!\w)_(?:_(?:h(?:a(?:s(?:_(?:i(?:n(?:c(?:l(?:u(?:de?)?)?)?)?)?)?)?)?)?)?)?(?!\w)"
+_EMBED: Final = rb"(?:\#|%:)\s*embed\b|__has_embed\b"
 
 
 class Unsure(Exception):
@@ -261,7 +261,7 @@ def closure_of(reads: list[str], texts: Iterable[bytes], watch: Watch) -> Closur
 
 def spliced(text: bytes) -> bytes:
     """Join the lines of a text that end with a backslash."""
-    return _SPLICE.sub(b"", text) if b"\\" in text else text
+    return re.sub(_SPLICE, b"", text) if b"\\" in text else text
 
 
 def has_include_names(text: bytes) -> Iterator[str]:
@@ -274,13 +274,13 @@ def has_include_names(text: bytes) -> Iterator[str]:
     """
     text = spliced(text)
     if b"has_include" in text:
-        if _ASKED_OTHERWISE.search(text):
+        if re.search(_ASKED_OTHERWISE, text):
             raise Unsure("an __has_include has a name that is made by a macro")
-        for match in _ASKED.finditer(text):
+        for match in re.finditer(_ASKED, text):
             yield os.fsdecode(match[1] or match[2])
-    if (b"##" in text or b"%:%:" in text) and _BEGINNING.search(text):
+    if (b"##" in text or b"%:%:" in text) and re.search(_BEGINNING, text):
         raise Unsure("a macro may make an __has_include with ##")
-    if b"embed" in text and _EMBED.search(text):
+    if b"embed" in text and re.search(_EMBED, text):
         raise Unsure("#embed reads a file")
     if any(name.encode() in text for name in TIMES):
         raise Unsure(TELLS_TIME)
@@ -294,9 +294,8 @@ def _identity(folder: str) -> tuple[int, int] | None:
 
 
 _SPACE: Final = rb"(?:\s|/\*.*?\*/)*"
-_DIRECTIVE: Final = re.compile(
-    rb"(?:#|%:|\?\?=)" + _SPACE + rb"(?:include(?:_next)?|import)\b" + _SPACE + rb'(?:"([^"\n]+)"|<([^>\n]+)>)?',
-    re.DOTALL,
+_DIRECTIVE: Final = (
+    rb"(?s)(?:#|%:|\?\?=)" + _SPACE + rb"(?:include(?:_next)?|import)\b" + _SPACE + rb'(?:"([^"\n]+)"|<([^>\n]+)>)?'
 )
 
 
@@ -331,7 +330,7 @@ def names_included(text: bytes) -> Iterator[str]:
     Unsure
         If a macro makes the name of a header.
     """
-    for match in _DIRECTIVE.finditer(spliced(text)):
+    for match in re.finditer(_DIRECTIVE, spliced(text)):
         if not (match[1] or match[2]):
             raise Unsure("a macro names a header")
         yield os.fsdecode(match[1] or match[2])

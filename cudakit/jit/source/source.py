@@ -18,7 +18,7 @@ from cudakit.types.checked import path_of, text_of
 
 _MAGIC: Final = ((b"\xed\x43\x4e\x7f", "ltoir"), (b"\x50\xed\x55\xba", "fatbin"), (b"!<arch>\n", "library"))
 # A comment has only one possible end, or matching many comments would take exponential time.
-_PTX: Final = re.compile(rb"(?:\s|//[^\n]*\n|/\*[^*]*\*+(?:[^/*][^*]*\*+)*/)*\.version\s")
+_PTX: Final = rb"(?:\s|//[^\n]*\n|/\*[^*]*\*+(?:[^/*][^*]*\*+)*/)*\.version\s"
 
 
 def kind_of(code: bytes) -> str | None:
@@ -29,7 +29,7 @@ def kind_of(code: bytes) -> str | None:
         # e_machine of an ELF file: 190 is CUDA.
         return "cubin" if code[18:20] == b"\xbe\0" else "object"
     code_format = next((name for magic, name in _MAGIC if code.startswith(magic)), None)
-    return code_format or ("ptx" if _PTX.match(code[:65536]) else None)
+    return code_format or ("ptx" if re.match(_PTX, code[:65536]) else None)
 
 
 #: The treatment of host code: compiled, or cut.

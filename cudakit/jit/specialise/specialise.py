@@ -44,8 +44,8 @@ from cudakit.types.cpp import (
 from cudakit.types.tensors import TensorLayout, plain_layout
 
 #: `float[16]`, the target of a parameter `float (*x)[16]` or `float x[][16]`, and its pointer in a demangled name.
-_ROWS = re.compile(r"([^\[\]()]+?)\s*((?:\[[^\[\]]*\])+)")
-_POINTER_TO_ROWS = re.compile(r"([^\[\]()]+?) ?\(\*\) ?((?:\[[^\[\]]*\])+)")
+_ROWS = r"([^\[\]()]+?)\s*((?:\[[^\[\]]*\])+)"
+_POINTER_TO_ROWS = r"([^\[\]()]+?) ?\(\*\) ?((?:\[[^\[\]]*\])+)"
 
 
 class PartPromise(NamedTuple):
@@ -183,7 +183,7 @@ def bound_parameter(
             f"{kernel}: parameter {name} is a reference ({shown}); a kernel runs on the device and cannot refer to "
             "host memory: take it by value, or as a pointer"
         )
-    if isinstance(plain, Opaque) and (rows := _POINTER_TO_ROWS.fullmatch(plain.text)):
+    if isinstance(plain, Opaque) and (rows := re.fullmatch(_POINTER_TO_ROWS, plain.text)):
         # The demangled form of the signature's `float[16]*`.
         plain = Pointer(Opaque(f"{rows[1]}{rows[2]}"))
     if isinstance(plain, Pointer):
@@ -259,7 +259,7 @@ def _pointer_parameter(
     target = cpp.target
     const = isinstance(target, Named | Opaque | Pointer) and target.const
     plain = without_const(target)
-    if isinstance(plain, Opaque) and (rows := _ROWS.fullmatch(plain.text)):
+    if isinstance(plain, Opaque) and (rows := re.fullmatch(_ROWS, plain.text)):
         element = parse_type(rows[1])
         const = const or (isinstance(element, Named | Opaque | Pointer) and element.const)
         plain = without_const(element)
