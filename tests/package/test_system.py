@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import platformdirs
 import pytest
 from support.syntax import MODULES, PACKAGE, nodes_of
 
@@ -134,3 +135,12 @@ def test_without_a_c_library_types_are_to_be_written_out(monkeypatch: pytest.Mon
     assert elf.readable_name("_Z5scaleIfEvPT_") == "_Z5scaleIfEvPT_"
     with pytest.raises(ck.TemplateError, match="write them out"):
         elf.demangle("_Z5scaleIfEvPT_")
+
+
+@pytest.mark.parametrize("value", ["/caches", "/with space", "", " ", "relative/caches"])
+def test_the_cache_folder_is_that_of_platformdirs(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", value)
+    expected = Path(platformdirs.user_cache_dir("cudakit"))
+    assert system.user_cache_folder(value) == expected
+    monkeypatch.setattr("sys.platform", "darwin")
+    assert system.user_cache_folder(value) == expected

@@ -26,6 +26,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from cudakit import system
 from cudakit.errors import CudakitError, shortened
 from cudakit.records import NamedTuple
 
@@ -115,10 +116,7 @@ def read() -> Settings:
 
 def _cache_folder(value: str | None) -> Path | None:
     if value is None:
-        # Imported here: only the default folder needs it.
-        import platformdirs
-
-        return Path(platformdirs.user_cache_dir("cudakit"))
+        return system.user_cache_folder(os.environ.get("XDG_CACHE_HOME", ""))
     if not value.strip():
         return None
     try:
