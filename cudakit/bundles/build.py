@@ -66,9 +66,8 @@ def _specializations(instance: spec.Instance) -> Iterable[Specialization]:
     kernel = instance.kernel
     for arch in instance.archs:
         yield kernel.specialization(*instance.types, arch=arch, target="cubin")
-    if not kernel.signature.is_tile:  # there is no PTX of tiles
-        for arch in instance.ptx:
-            yield kernel.specialization(*instance.types, arch=arch, target="ptx")
+    for arch in instance.ptx:  # there is no PTX of tiles
+        yield kernel.specialization(*instance.types, arch=arch, target="tileir" if kernel.signature.is_tile else "ptx")
 
 
 def _variables(specialization: Specialization) -> Iterator[Specialization]:

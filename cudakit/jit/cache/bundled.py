@@ -148,12 +148,13 @@ def _candidates(specialization: Specialization, targets: Iterable[tuple[Target, 
     """Yield target and arch of the code that a specialization's arch can run, the best first.
 
     Machine code runs on devices of its major version and of its minor version or later; with ``a`` on its own version
-    alone. PTX runs on devices of its version or later.
+    alone. PTX and, on the emulator, Tile IR run on devices of their version or later.
     """
     target, arch = specialization.target, specialization.arch
     yield target, arch
-    if specialization.is_tile or target not in ("cubin", "ptx"):
+    if target not in ("cubin", "ptx", "tileir") or (specialization.is_tile and target == "cubin"):
         return
+    text = "tileir" if specialization.is_tile else "ptx"
     number, suffix = _number(arch)
     rows = [(*_number(other), *row) for row in targets if (other := row[1]) != arch or row[0] != target]
     if suffix:
@@ -165,7 +166,7 @@ def _candidates(specialization: Specialization, targets: Iterable[tuple[Target, 
         and row[0] // 10 == number // 10
         and (row[0] == number or (row[0] < number and row[1] != "a"))
     ]
-    translated = [row for row in rows if row[2] == "ptx" and (row[0] == number or (row[0] < number and not row[1]))]
+    translated = [row for row in rows if row[2] == text and (row[0] == number or (row[0] < number and not row[1]))]
     for *_, other_target, other_arch in (*sorted(runs_as_it_is, reverse=True), *sorted(translated, reverse=True)):
         yield other_target, other_arch
 
