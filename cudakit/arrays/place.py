@@ -169,8 +169,13 @@ class ArrayPlace(NamedTuple):
             bits |= address_of(array)
         return bits & -bits
 
+    def is_named(self, array: Any) -> bool:
+        """Return whether a launch of the graph that is being captured may put another array in its place."""
+        capture = place_of(self.stream).capture(self.stream)
+        return capture is not None and capture.is_named(address_of(array))
+
     def tensor_map(self, array: Any, box: tuple[int, ...]) -> Any:
-        """Return a tensor map with a swizzle of 128 bytes.
+        """Return a tensor map with a swizzle of 128 bytes. Arrays for which `is_named` is true have none.
 
         It does not keep the array of a GPU alive. Pass the array to the same kernel, for the order between streams.
         """

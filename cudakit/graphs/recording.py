@@ -374,6 +374,9 @@ class Recording(Witness):
     def keep(self, thing: Any) -> None:
         self.kept_alive.append(thing)
 
+    def is_named(self, address: int) -> bool:
+        return self.named_arguments.holding(address) is not None
+
     @contextlib.contextmanager
     def body(self) -> Iterator[None]:
         """Capture the body of a loop or branch. If the body does not end without an error, no graph is made."""

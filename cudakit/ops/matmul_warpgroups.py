@@ -85,7 +85,7 @@ def by_warpgroups(
     if prod(b.shape[:-2]) == 1 and not left.is_transposed and left.step in (0, m * left.pitch):
         # Rows of all of A are rows of one matrix.
         m, batches, a = m * prod(a.shape[:-2]), 1, a.reshape(-1, k)
-    if not is_faster(batches, m, n, k, place.device):
+    if not is_faster(batches, m, n, k, place.device) or place.is_named(a) or place.is_named(b):
         return None
     sides = _Operand(left, m, k, True, prod(a.shape[:-2])), _Operand(right, k, n, False, prod(b.shape[:-2]))
     aligned = [side.step_bytes % _ROW_BYTES == 0 == side.layout.pitch * 2 % _ROW_BYTES for side in sides]

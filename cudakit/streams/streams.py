@@ -273,6 +273,9 @@ class Capture(Protocol):
     def keep(self, thing: Any) -> None:
         """Keep `thing` alive as long as the graph exists."""
 
+    def is_named(self, address: int) -> bool:
+        """Return whether a launch of the graph may put another array in the place of the one at `address`."""
+
     def clear(self, array: Any) -> None:
         """Zero a device array once, now, outside the graph."""
 

@@ -145,6 +145,24 @@ def test_calls_that_other_kernels_keep(stream: Any, xp: Any) -> None:
         check(left, right, stream, by="mma.sync")
 
 
+@pytest.mark.slow
+def test_graphs_replace_named_matrices(stream: Any, xp: Any) -> None:
+    a, other, b = numbers(xp, 70, 136), numbers(xp, 70, 136, seed=2), numbers(xp, 136, 200, seed=1)
+    out = xp.zeros((70, 200), F2)
+    with ck.capture(stream, a=a) as graph:
+        ck.ops.matmul(a, b, by="threads", out=out, stream=stream)
+    for matrix in (a, other):
+        graph(stream, a=matrix)
+        stream.sync()
+        np.testing.assert_allclose(to_host(out), to_host(matrix) @ to_host(b), atol=0.1)
+    with ck.capture(stream) as graph:
+        ck.ops.matmul(a, b, by="threads", out=out, stream=stream)
+    assert "warpgroup_matmul" in str(graph.nodes)
+    graph.launch(stream)
+    stream.sync()
+    np.testing.assert_allclose(to_host(out), to_host(a) @ to_host(b), atol=0.1)
+
+
 def test_the_own_choice_of_the_emulator_is_mma_sync() -> None:
     assert not matmul_warpgroups.is_faster(1, 8192, 8192, 8192, "sm_90")
 
