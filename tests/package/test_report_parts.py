@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import cudakit as ck
+from cudakit import reports
 from cudakit.errors import ArgumentError
 from cudakit.reports import parts_of
 
@@ -96,6 +97,30 @@ def test_errors_of_calls(use: tuple[Any, str | None, str | None, str]) -> None:
     assert problem["expected"]
     if expected:
         assert (problem["parameter"], problem["expected"]) == (parameter, expected)
+
+
+def test_what_an_exception_is_in_a_report() -> None:
+    """Members of a group, the cause of a pipeline's error, the file of an error, and the status of an exit."""
+    inner = ck.ArgumentError("f: n is an int, got 2.5")
+    stage = ck.PipelineError("the stage 'read' failed")
+    stage.__cause__ = inner
+    missing = FileNotFoundError(2, "No such file or directory", "absent.npy")
+    document = ck.report(BaseExceptionGroup("two", [stage, missing]))
+    first, second = document["problems"]
+    assert (first["error"], first["kind"], first["text"]) == ("PipelineError", "argument", str(stage))
+    assert (first["parameter"], first["expected"], first["got"]) == ("n", "an int", "2.5")
+    assert (second["kind"], second["file"], document["status"]) == ("file", "absent.npy", 6)
+    assert ck.report(ck.PipelineError("closed"))["problems"][0]["kind"] == "error"
+    for code, status in ((3, 3), (None, 0), ("text", 1), (0, 0)):
+        (problem,) = ck.report(SystemExit(code))["problems"]
+        assert (problem["kind"], problem["status"]) == ("exit", status)
+
+
+def test_statuses_of_kinds() -> None:
+    assert all(isinstance(row.status, int) and isinstance(row.text, str) for row in reports.KINDS.values())
+    shown = {kind: row.status for kind, row in reports.KINDS.items()}
+    assert shown.items() >= {"exception": 1, "usage": 2, "race": 3, "argument": 4, "compile": 5, "file": 6}.items()
+    assert shown.items() >= {"time": 124, "memory": 125, "interrupt": 130}.items()
 
 
 def message_of(node: ast.expr) -> str:
