@@ -266,6 +266,23 @@ def test_a_texture_stays_in_its_process() -> None:
         tune(kernel=kernel, passed=(ck.texture(x), x), space={"K": [1]}, isolated=True)
 
 
+def test_a_process_measures_each_point_once() -> None:
+    """It answers with a former candidate if it has one, and compares and confirms those that are named."""
+    former: Any = SimpleNamespace(point={"A": 1})
+    compared: list[Any] = []
+    trials: Any = SimpleNamespace(
+        candidates=[former], specializations=lambda point: [], evaluate=lambda point, ahead: ("measured", point),
+        compare_in_turns=compared.append, confirm=lambda candidate, *more: ("confirmed", candidate, *more),
+    )  # fmt: skip
+    assert isolated._result(trials, "evaluate", [{"A": 1}]) is former
+    assert isolated._result(trials, "evaluate", [{"A": 2}]) == ("measured", {"A": 2})
+    assert compared == []
+    both = [("measured", {"A": 2}), former]
+    assert isolated._result(trials, "compare", [{"A": 2}, {"A": 1}]) == both
+    assert compared == [both]
+    assert isolated._result(trials, "confirm", [{"A": 1}], 7) == (former, ("confirmed", former, 7))
+
+
 def test_errors_of_a_process_that_cannot_be_sent_become_texts() -> None:
     class Own(MemoryError):
         def __init__(self, size: int, limit: int) -> None:
