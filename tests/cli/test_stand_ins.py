@@ -17,7 +17,7 @@ import pytest
 import cudakit as ck
 from cudakit import cli
 from cudakit.adapters import program
-from cudakit.cli import bench, entry, kernels, record, supervised
+from cudakit.cli import bench, entry, kernels, programs, record, supervised
 from cudakit.jit.bundle import used
 from cudakit.streams.witnesses import Work
 
@@ -182,17 +182,17 @@ def test_a_recorded_program_and_its_spec(
     words: list[str], program_name: str | None, module: str, arguments: tuple[str, ...],
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    programs: list[Any] = []
+    ran_programs: list[Any] = []
     kernel = ck.Kernel("template <typename T> __global__ void f(T* x) {}", arch="sm_90")
 
     def run(ran: Any) -> None:
-        programs.append(ran)
+        ran_programs.append(ran)
         used.note(kernel["int"].specialization(), ())
         raise SystemExit(0)
 
     monkeypatch.setattr(program, "run_process", run)
     assert cli.main(["record", "-o", "own.toml", "--arch", "sm_80", *words]) == 0
-    (ran,) = programs
+    (ran,) = ran_programs
     assert (ran.path, ran.module, ran.arguments) == (program_name, module, arguments)
     assert capsys.readouterr().err == f"wrote 1 row to {folder / 'own.toml'}\n"
     assert 'archs = ["sm_80"]' in Path("own.toml").read_text()
@@ -206,11 +206,40 @@ def test_a_recorded_program_and_its_spec(
     assert capsys.readouterr().err == f"own.toml lacks  {row},\n"
 
 
+@pytest.mark.parametrize(
+    ("words", "rest"),
+    [
+        ("app.py --own 1", "--own 1"),
+        ("-m app --own", "--own"),
+        ("-c -code a b", "a b"),
+        ("--time-limit 5 app.py --time-limit 6", "--time-limit 6"),
+        ("--pycuda ours --json app.py -m x", "-m x"),
+        ("- own", "own"),
+        ("f.cu --arg 1", ""),
+        ("--json", ""),
+    ],
+)
+def test_the_program_s_own_arguments_follow_its_name(words: str, rest: str) -> None:
+    line = ["run", *words.split()]
+    assert line[programs.end_of_run(line) :] == rest.split()
+
+
+def test_help_shows_one_example_or_several() -> None:
+    heads = set()
+    groups: Any = entry.parser()._subparsers
+    for group in groups._group_actions:
+        for parser in group.choices.values():
+            head, *lines = (parser.epilog or "").splitlines() or [""]
+            assert head == ("" if not lines else "example:" if len(lines) == 1 else "examples:"), parser.prog
+            heads.add(head)
+    assert heads >= {"example:", "examples:"}
+
+
 def test_a_program_that_runs_to_its_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    programs: list[Any] = []
-    monkeypatch.setattr(program, "run_process", programs.append)
+    ran_programs: list[Any] = []
+    monkeypatch.setattr(program, "run_process", ran_programs.append)
     assert cli.main(["run", "app.py", "--own"]) == 0
-    assert [(ran.path, ran.arguments) for ran in programs] == [("app.py", ("--own",))]
+    assert [(ran.path, ran.arguments) for ran in ran_programs] == [("app.py", ("--own",))]
 
 
 # ── processes ──
@@ -281,6 +310,10 @@ def test_what_ended_the_child_is_in_the_document(
         assert (status, problem["kind"]) == (number, reached)
         assert problem["text"].startswith(expected)
         assert process.signals == [supervised._ASK]
+    # A process that has not begun is asked for nothing.
+    process = Process(0, "interrupt")
+    assert supervise(process, {}, monkeypatch, "check", "a.py")[0] == 130
+    assert process.signals == []
 
 
 def test_the_running_kernel_is_in_a_file(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ ROOMS = {
     "adapters": Room(("cudakit/adapters/",), ("tests/adapters",)),
     "arrays": Room(("cudakit/arrays/",), ("tests/arrays", "tests/generate")),
     "bridges": Room(("cudakit/bridges/",), ("tests/bridges",)),
-    "cli": Room(("cudakit/cli/",), ("tests/cli",)),
+    "cli": Room(("cudakit/cli/",), ("tests/cli", "tests/bundles/test_commands.py")),
     "generate": Room(("cudakit/generate/",), ("tests/generate",)),
     "graphs": Room(("cudakit/graphs/",), ("tests/graphs",)),
     "jit": Room(("cudakit/jit/",), ("tests/jit", "tests/kernel")),
