@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import json
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -141,6 +142,18 @@ def test_files_of_compiled_code(kernel: Kernel, folder: Path, capsys: pytest.Cap
     ]
 
 
+@pytest.mark.parametrize("words", ["--args float,3", "--args int -D A -D B=2 -I inc", ""])
+def test_kernels_of_a_file_with_template_arguments(words: str, folder: Path) -> None:
+    head = "template <typename T, int N = 1> " if words else ""
+    Path("f.cu").write_text(f"{head}__global__ void f({'T' if words else 'int'}* x) {{ }}")
+    read = entry.parser().parse_args(["compile", "f.cu", "--arch", "sm_80", *words.split()])
+    result = kernels._kernel(read.file, read)
+    name = {"--args float,3": "f<float, 3>", "": "f"}.get(words, "f<int>")
+    assert result.specialization(arch="sm_80").name_expression == name
+    assert result.options.defines == ((("A", "1"), ("B", "2")) if "-D" in words else ())
+    assert result.options.include_paths == (("inc",) if "-I" in words else ())
+
+
 def test_cases_of_the_benchmark_compute_the_same_by_both() -> None:
     names = {name: getattr(np, name) for name in ("add", "sum", "max", "argmax", "dot", "cumsum")}
     ours = SimpleNamespace(**names, flip=lambda x, out: np.copyto(out, np.flip(x)))
@@ -254,6 +267,9 @@ class Process:
     def wait(self, timeout: float | None = None) -> int:
         if self.reached == "interrupt":
             raise KeyboardInterrupt
+        if self.reached == "memory":
+            assert timeout is not None
+            raise subprocess.TimeoutExpired("a.py", timeout)
         return self.returncode
 
     def poll(self) -> int:
@@ -310,6 +326,11 @@ def test_what_ended_the_child_is_in_the_document(
         assert (status, problem["kind"]) == (number, reached)
         assert problem["text"].startswith(expected)
         assert process.signals == [supervised._ASK]
+    status, _ = supervise(Process(0, "memory"), files, monkeypatch, "check", "a.py", "--json", "--memory-limit", "4k")
+    (problem,) = json.loads(capsys.readouterr().out)["problems"]
+    assert (status, problem["kind"], problem["got"]) == (125, "memory", "6000 bytes")
+    assert problem["text"] == "the memory limit of 4096 bytes was reached; the kernel f was running"
+    assert supervise(Process(-1), files, monkeypatch, "check", "a.py")[0] == 129
     # A process that has not begun is asked for nothing.
     process = Process(0, "interrupt")
     assert supervise(process, {}, monkeypatch, "check", "a.py")[0] == 130
