@@ -29,6 +29,8 @@ _PAD = 8
 _MOST_Y = 65_535
 #: Bytes of keys and values that stay in L2 while blocks of all heads run.
 _L2_BYTES = 32 << 20
+#: Longest rows that leave registers for masks.
+_SHORT_ROW = 64
 #: Number of keys from which the imbalance between blocks with many and few keys costs more than L2 saves.
 _LONG = 4096
 
@@ -115,8 +117,8 @@ def choose(d: int, causal: bool, sizes: Sizes, device: int | str) -> Choice:
 def attention_of(dtype: np.dtype, d: int, causal: bool, scale: float, sizes: Sizes, choice: Choice) -> Product:
     """Return the launch of the tile kernel. `sizes` is as for `choose`; `scale` multiplies the products."""
     tiles, heads_first, _ = choice
-    # Without code for tiles that are seen in part, registers suffice for more of the others.
-    whole = not causal and sizes[3] % tiles.keys == 0
+    # Without code for tiles that are seen in part, long rows leave registers for more of the others.
+    whole = not causal and sizes[3] % tiles.keys == 0 and d > _SHORT_ROW
     shape = tiles.queries, tiles.keys, tiles.warps, tiles.blocks
     kernel = Kernel.from_template("tile/attention/attention")[
         dtype, d, width_of(d), *shape, causal, tiles.behind, heads_first, *([True] if whole else [])

@@ -30,7 +30,7 @@ _TOGETHER, _TWICE, _BYTES = {1: 1, 2: 1, 4: 2}, {1: 2, 2: 4, 4: 2}, {1: 8, 2: 8,
 #: a block of the other kernels.
 _WARPS, _ROWS, _FEW_ROWS, _ACROSS, _BLOCK = 4, 8, 4, 16, 256
 #: Of bytes: rows of a thread that reads words; rows of a thread and columns of a block that has them in shared memory.
-_WORD_ROWS, _TILE_ROWS, _TILE_COLUMNS = 16, 8, 256
+_WORD_ROWS, _TILE_ROWS, _TILE_COLUMNS = 16, 9, 256
 
 
 @repeated("out")

@@ -100,8 +100,8 @@ def test_all_tiles_of_the_table(
     needs_tiles()
     monkeypatch.setattr(import_module("cudakit.ops.attention"), "choose", lambda *_: Choice(tiles, heads_first, ""))
     # Of 256 keys all tiles are whole.
-    for keys in (300, 256):
-        given = operands((2, 140, 64), keys, 2)
+    for d, keys in ((64, 300), (72, 256)):
+        given = operands((2, 140, d), keys, 2)
         check(
             ck.ops.attention(*(xp.asarray(each) for each in given), causal=causal, by="tiles", stream=stream),
             expected(*given, causal),

@@ -126,8 +126,8 @@ class Kernels(Witness):
         ("u1", (6, 32), (3, 16), "halved<256>"),
         ("u1", (6, 16), (3, 8), "halved<256>"),
         ("u1", (6, 24), (3, 12), "resized"),  # no eights of columns
-        ("u1", (6, 32), (3, 32), "resized_bytes<4, 8>"),
-        ("u1", (6, 32), (6, 16), "resized_bytes<4, 8>"),
+        ("u1", (6, 32), (3, 32), "resized_bytes<4, 9>"),
+        ("u1", (6, 32), (6, 16), "resized_bytes<4, 9>"),
         ("u1", (7, 32), (3, 32), "resized"),  # more than two rows of the image to a row
         ("f4", (6, 32), (3, 16), "resized"),  # means of bytes alone
         ("u1", (3, 16), (6, 32), "doubled<unsigned char, float, 2>"),
