@@ -383,11 +383,12 @@ class Dispatcher:
         self.parameters: tuple[str, ...] = _keywords(parameters)
         self._defaults = {name: repr(value) for name, value in (defaults or {}).items()}
         self._title = f"launch of {name}"
+        self._check = check
         self._lock = process.renewed(self, "_lock", threading.Lock)
         self._numbers = count()
         self._shapes: dict[int, tuple[Shape, tuple[Any, ...]]] = {}
-        self._names: dict[str, Any] = {**_NAMES, "check": check}
-        # Code is generated for the first call shape; until then every call is checked in full.
+        self._names: dict[str, Any] = {**_NAMES, "check": self._begin}
+        # Code is generated for the call after the first; until then every call is checked in full.
         self.function: FunctionType = FunctionType(_check_all.__code__, self._names, name)
         # The name in Python's errors about unknown keywords.
         self.function.__qualname__ = name
@@ -398,7 +399,7 @@ class Dispatcher:
         return tuple([shape for shape, _ in self._shapes.values()])
 
     def add(self, shape: Shape, left_out: tuple[Any, ...] = ()) -> None:
-        """Try `shape` first from now on, and regenerate the function.
+        """Try `shape` first from now on, and regenerate the function; for the first shape, at the next call.
 
         `left_out` are the values of the last parameters, which calls of this shape do not pass. Above a limit, the
         oldest shape is dropped.
@@ -407,18 +408,38 @@ class Dispatcher:
             # Numbers are never reused: a thread that still runs the old code cannot get another shape's kernel.
             older = list(self._shapes.items())[: _MOST_SHAPES - 1]
             self._shapes = dict([(next(self._numbers), (shape, left_out)), *older])
-            names: dict[str, Any] = {**_NAMES, "check": self._names["check"]}
-            text = self._text(names)
-            self._names.update(names)
-            function = make_function(text, self._title, names)
-            self.function.__defaults__, self.function.__code__ = function.__defaults__, function.__code__
-            for name in self._names.keys() - names.keys():
-                self._names.pop(name, None)
+            if older:
+                self.generate()
+
+    def _begin(self, stream: Any, config: Any, arguments: tuple[Any, ...], reason: str | None, **keywords: Any) -> None:
+        """Check the first call; generate the function for the second.
+
+        Writing and compiling the function takes longer than the rest of a first launch, and many programs launch once.
+        """
+        with self._lock:
+            comes_again = reason is None and bool(self._shapes)
+            if comes_again:
+                self.generate()
+        if comes_again:
+            self.function(stream, config, *arguments, **keywords)
+        else:
+            self._check(stream, config, arguments, reason, **keywords)
+
+    def generate(self) -> None:
+        """Generate the function of the present shapes."""
+        names: dict[str, Any] = {**_NAMES, "check": self._check}
+        text = self._text(names)
+        self._names.update(names)
+        function = make_function(text, self._title, names)
+        self.function.__defaults__, self.function.__code__ = function.__defaults__, function.__code__
+        for name in self._names.keys() - names.keys():
+            self._names.pop(name, None)
 
     def clear(self) -> None:
         """Remove all call shapes, so that the next call is checked in full."""
         with self._lock:
             self._shapes = {}
+            self._names["check"] = self._begin
             self.function.__code__, self.function.__defaults__ = _check_all.__code__, None
 
     def _text(self, names: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ import linecache
 import re
 import sys
 import textwrap
+import threading
 import traceback
 from types import SimpleNamespace
 from typing import Any
@@ -34,6 +35,7 @@ def one_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def text_of(dispatcher: Dispatcher) -> str:
+    dispatcher.generate()
     return "".join(linecache.getlines(dispatcher.function.__code__.co_filename))
 
 
@@ -123,6 +125,7 @@ def test_a_traceback_shows_the_generated_lines() -> None:
 
 def test_lines_go_with_their_function() -> None:
     dispatcher = numbers(("x",), [])
+    dispatcher.generate()
     former = dispatcher.function.__code__.co_filename
     dispatcher.add(dispatcher.shapes[0])
     gc.collect()
@@ -132,3 +135,45 @@ def test_lines_go_with_their_function() -> None:
     del dispatcher
     gc.collect()
     assert file not in linecache.cache
+
+
+def test_a_program_that_launches_once_generates_no_function() -> None:
+    said: list[Any] = []
+    dispatcher = numbers(("x",), said)
+    shape = dispatcher.shapes[0]
+    dispatcher.clear()
+    checked = dispatcher.function.__code__
+    dispatcher.function("stream", "config", 1)
+    dispatcher.add(shape)
+    assert dispatcher.function.__code__ is checked
+    assert said == [("check", "stream", "config", (1,), None, {})]
+    dispatcher.function("stream", "config", x=2)
+    assert dispatcher.function.__code__ is not checked
+    assert said[1:] == [("core", "resolved", "the kernel", 2)]
+    dispatcher.function("stream", "config", 3)
+    assert said[2:] == [("core", "resolved", "the kernel", 3)]
+    dispatcher.function("stream", "config", "text")
+    assert said[3][:4] == ("check", "stream", "config", ("text",))
+    dispatcher.clear()
+    dispatcher.function("stream", "config", 4)
+    assert said[4] == ("check", "stream", "config", (4,), None, {})
+
+
+def test_a_failed_launch_is_checked_and_not_repeated() -> None:
+    """The old code of a function may report a failure after another thread's `clear` and `add`."""
+    said: list[Any] = []
+    dispatcher = numbers(("x",), said)
+    check = dispatcher.function.__globals__["check"]
+    check("stream", "config", (1,), "CUDA_ERROR")
+    assert said == [("check", "stream", "config", (1,), "CUDA_ERROR", {})]
+
+
+def test_threads_that_call_for_the_second_time_together_run_the_function() -> None:
+    said: list[Any] = []
+    dispatcher = numbers(("x",), said)
+    threads = [threading.Thread(target=dispatcher.function, args=("stream", "config", n)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(said) == [("core", "resolved", "the kernel", n) for n in range(8)]
