@@ -377,7 +377,10 @@ def line_of_text(source: Source) -> tuple[int, str]:
         python = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return 0, source.name
-    places = [match.start() for match in re.finditer(re.escape(source.text), python)]
+    places, place = [], python.find(source.text)
+    while place >= 0:
+        places.append(place)
+        place = python.find(source.text, place + max(1, len(source.text)))
     if not places:
         return 0, f"{source.name} of {path}:{call_line}"
     lines = [python.count("\n", 0, place) for place in places]
