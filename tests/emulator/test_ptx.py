@@ -521,3 +521,29 @@ def test_the_largest_number_has_64_bits() -> None:
     assert initial(".global .u64 x = 18446744073709551615;") == b"\xff" * 8
     assert initial(".global .u64 x = 0xFFFFFFFFFFFFFFFF;") == b"\xff" * 8
     assert body(".reg .b32 %r<8>; mov.u32 %r7, 4294967295; ret;").code[0].operands[1] == Immediate(4294967295)
+
+
+@pytest.mark.parametrize(
+    ("plain", "spelled"),
+    [
+        (".global .align 8 .b8 a[16];", ".global .align 0x8 .b8 a[0x10];"),
+        (".const .f64 a[3];", ".const .f64 a[3U];"),
+        (".shared .align 2 .u16 a;", ".shared .align 0x2 .u16 a;"),
+        (".global .align 1 .u8 a[2][3];", ".global .align 0x1 .u8 a[0x2][0x3];"),
+        (".global .u32 a[3] = {1, 2};", ".global .u32 a[0x3] = {1, 2};"),
+        (".global .u32 a [3] = {1, 2};", ".global .u32 a[3]={1, 2};"),
+        (".global .u32 a=5;", ".global .u32 a = 5;"),
+        (".global .align 16 .v4 .f32 a;", ".global .align 0x10 .v4 .f32 a;"),
+    ],
+)
+def test_declarations_that_are_read_at_once_are_those_of_other_spellings(plain: str, spelled: str) -> None:
+    found = [parse(HEAD + text) for text in (plain, spelled)]
+    assert found[0].variables["a"] == found[1].variables["a"]
+
+
+@pytest.mark.parametrize(
+    "text", [".global .align 3 .b8 a[4];", ".global .u31 a;", ".global .b8 a[9999999999999];", ".global .b8 a[1;"]
+)
+def test_declarations_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(ck.EmulationError, match="PTX line 4: "):
+        parse(HEAD + text)

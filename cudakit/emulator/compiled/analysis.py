@@ -326,11 +326,12 @@ class Traits(NamedTuple):
 def traits_of(contexts: Sequence[Context]) -> Traits:
     """Return the traits of a kernel, from the contexts of its function and of the functions that it calls."""
     code = [instr for context in contexts for instr in context.function.code]
+    forms = _forms(code)
     return Traits(
-        any(facts_of(instr).warp or _reads_lane_masks(instr) for instr in code),
+        any(facts_of(instr).warp for instr in forms) or _reads_lane_masks(code),
         any(
             "add" in instr.modifiers and instr.modifiers[-1].startswith(("f", "bf")) and is_atomic(instr)
-            for instr in code
+            for instr in forms
         ),
         all(map(_is_free, contexts)),
         len(code),
@@ -338,12 +339,16 @@ def traits_of(contexts: Sequence[Context]) -> Traits:
     )
 
 
-def _reads_lane_masks(instr: Instruction) -> bool:
-    """Return whether an instruction reads masks of its lane's neighbours; faster than by `sources`."""
+def _forms(code: Iterable[Instruction]) -> Iterable[Instruction]:
+    """Return an instruction of each opcode with its modifiers, which decide its facts."""
+    return {(instr.opcode, instr.modifiers): instr for instr in code}.values()
+
+
+def _reads_lane_masks(code: Iterable[Instruction]) -> bool:
+    """Return whether instructions read masks of their lane's neighbours; faster than by `sources`."""
+    operands = {id(operand): operand for instr in code for operand in instr.operands}  # equal ones are one record
     return any(
-        register.name.startswith("%lanemask")
-        for operand in instr.operands
-        for register in ((operand,) if isinstance(operand, Register) else registers_in(operand))
+        register.name.startswith("%lanemask") for operand in operands.values() for register in registers_in(operand)
     )
 
 
@@ -351,7 +356,8 @@ def _is_free(context: Context) -> bool:
     """Return whether a function's vectors may run in any order."""
     if context.local or _uses_shared(context):
         return False
-    return not any(instr.opcode == "call" or is_barrier(instr) or is_strong(instr) for instr in context.function.code)
+    forms = _forms(context.function.code)
+    return not any(instr.opcode == "call" or is_barrier(instr) or is_strong(instr) for instr in forms)
 
 
 def _has_effects(instr: Instruction) -> bool:

@@ -92,7 +92,7 @@ def compute(
         for to, values in zip(writes, results, strict=True):
             to(frame, where, values)
 
-    if CARRY not in [operand for operand, _ in (*targets, *sources)]:
+    if all(operand is not CARRY for operand, _ in (*targets, *sources)):
         context.elementwise.add(step)
     return step
 

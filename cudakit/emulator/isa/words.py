@@ -346,12 +346,14 @@ def bound(instruction: Instruction, carry: Operand) -> Bound | None:
     The operand `carry` stands for the carry flag: it is a source if the meaning reads the flag, and a target with
     ``.cc``.
     """
-    selected = [_selected(operand) for operand in instruction.operands]
-    entry = _entry(instruction.opcode, instruction.modifiers, tuple(part for _, part in selected))
+    whole, parts = instruction.operands, ("",) * len(instruction.operands)
+    if Group in map(type, whole):
+        whole, parts = zip(*map(_selected, whole), strict=True)
+    entry = _entry(instruction.opcode, instruction.modifiers, parts)
     if entry is None:
         return None
     meaning, form = entry
-    target, *operands = (operand for operand, _ in selected)
+    target, *operands = whole
     targets: list[Operand] = list(target.items) if isinstance(target, Group) else [target]
     sources = list(zip(meaning.sources, operands, strict=False))
     if "carry" in meaning.sources:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, lru_cache
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -276,7 +276,7 @@ class Context:
             case Register(name):
                 return self._read_special(name.removeprefix("%"), dtype)
             case Immediate():
-                value = immediate(operand, dtype)
+                value = _value(operand.value, operand.float_bits, dtype)
                 return lambda frame, index, machine: value
             case Symbol(name, offset):
                 return self._read_symbol(name, offset, dtype)
@@ -410,7 +410,7 @@ class Context:
         type_name = "u32" if number is not None and self.storage[number].itemsize == 4 else "u64"
         read_base = self.read(operand.base, type_name, compact=True)
         # Added in the register's own width, where it wraps around.
-        offset = immediate(Immediate(operand.offset), DTYPES[type_name])
+        offset = _value(operand.offset, 0, DTYPES[type_name])
 
         def address(frame: Frame, index: Index, machine: Machine) -> np.ndarray:
             addresses = np.asarray(read_base(frame, index, machine))
@@ -455,16 +455,20 @@ def constant_of(operand: Operand, description: str = "") -> int:
 
 def immediate(operand: Immediate, dtype: np.dtype) -> Any:
     """Return a constant as a scalar of `dtype`."""
-    if operand.float_bits:
-        bits = np.array(operand.value, f"u{operand.float_bits // 8}").view(f"f{operand.float_bits // 8}")
-        if dtype.kind == "f":
-            return dtype.type(bits[()])
-        return dtype.type(operand.value)
+    return _value(operand.value, operand.float_bits, dtype)
+
+
+@lru_cache(4096)
+def _value(value: int, float_bits: int, dtype: np.dtype) -> Any:
+    """Return a whole number, or a float of these bits, as a scalar of `dtype`."""
+    if float_bits:
+        bits = np.array(value, f"u{float_bits // 8}").view(f"f{float_bits // 8}")
+        return dtype.type(bits[()] if dtype.kind == "f" else value)
     if dtype.kind == "f":
-        return dtype.type(operand.value)
+        return dtype.type(value)
     if dtype.kind == "b":
-        return np.bool_(operand.value)
-    return np.array(operand.value & (2 ** (8 * dtype.itemsize) - 1), f"u{dtype.itemsize}").view(dtype)[()]
+        return np.bool_(value)
+    return np.array(value & (2 ** (8 * dtype.itemsize) - 1), f"u{dtype.itemsize}").view(dtype)[()]
 
 
 Step: TypeAlias = Callable[[Frame, Index, Machine], None]
@@ -515,9 +519,10 @@ class Decoded:
     missing: str = ""
 
 
-def _maker(instr: Instruction) -> Maker | None:
-    """Return the maker of the longest opcode in the table that begins the instruction's name, or None."""
-    parts = (instr.opcode, *instr.modifiers[:_MOST_PARTS])
+@cache
+def _maker(opcode: str, modifiers: tuple[str, ...]) -> Maker | None:
+    """Return the maker of the longest opcode in the table that begins an instruction's name, or None."""
+    parts = (opcode, *modifiers[:_MOST_PARTS])
     names = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
     return next((INSTRUCTIONS[name] for name in names if name in INSTRUCTIONS), None)
 
@@ -559,7 +564,7 @@ def decode(instr: Instruction, context: Context) -> Decoded:
     try:
         if instr.opcode in CONTROLS:
             return Decoded(instr, None, CONTROLS[instr.opcode](instr, context), guard)
-        maker = _maker(instr)
+        maker = _maker(instr.opcode, instr.modifiers)
         if maker is not None:
             return Decoded(instr, maker(instr, context), None, guard)
         reason = "this instruction is not emulated"

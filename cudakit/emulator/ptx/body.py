@@ -46,6 +46,12 @@ TYPE_BYTES = {
 
 _LARGEST = 1 << 40
 _SPACES = (".global", ".const", ".shared", ".local", ".param", ".tex", ".reg")
+#: Most declarations: of a number or an array without values. They are read at once.
+_PLAIN = re.compile(
+    r"""\.(global|const|shared|local|param)\s++(?:\.align\s++([1-9][0-9]{0,3})\s++)?
+    \.([a-z][0-9]++)\s++([a-zA-Z_$][\w$]*+)(?:\[([1-9][0-9]{0,9})\])?(?=[;,)\s])(?!\s*+[=\[])""",
+    re.VERBOSE,
+)
 
 
 def variable(tokens: Tokens, extern: bool = False, suffix: str = "") -> Variable:
@@ -55,6 +61,13 @@ def variable(tokens: Tokens, extern: bool = False, suffix: str = "") -> Variable
     """
     if tokens.token not in _SPACES or tokens.token == ".reg":
         raise tokens.error(f"expected a state space, found {tokens.token or 'the end of the text'!r}")
+    plain = _PLAIN.match(tokens.text, tokens.start)
+    if plain is not None and plain[3] in TYPE_BYTES:
+        space, alignment, type_name, name, extent = plain.groups()
+        width, align = TYPE_BYTES[type_name], int(alignment or 0)
+        if align & (align - 1) == 0:
+            tokens.jump(plain.end())
+            return Variable(name + suffix, space, type_name, width * int(extent or 1), align or width, extern, ())
     space = tokens.take()[1:]
     align, type_name, vector, pointee = 0, "", 1, False
     while tokens.token.startswith("."):
@@ -333,11 +346,8 @@ class Body:
                 start = match.start("name")
                 line += text.count("\n", counted, start)
                 counted = start
-                self.statements.append(
-                    _Statement(
-                        match["name"], match["guard"], match["not"] == "!", match["operands"], line, source, scope
-                    )
-                )
+                name, guard, sign, operands = match.group("name", "guard", "not", "operands")
+                self.statements.append(_Statement(name, guard, sign == "!", operands, line, source, scope))
             elif statement == "label":
                 label = self.label(match["label"], scope, match.start("label"))
             elif statement == "directive":
@@ -426,8 +436,14 @@ class Body:
             if tokens.skip("<"):
                 count = literal(tokens, _MOST_REGISTERS)
                 tokens.take(">")
-                for number in range(count):
-                    self.declare(f"{name}{number}", type_name, length, scope)
+                names = [f"{name}{number}" for number in range(count)]
+                if length == 1:
+                    unique = [name + scope.suffix for name in names] if scope.suffix else names
+                    scope.names.update(zip(names, map(Register, unique), strict=True))
+                    self.function.registers.update(dict.fromkeys(unique, type_name))
+                else:
+                    for name in names:
+                        self.declare(name, type_name, length, scope)
             else:
                 self.declare(name, type_name, length, scope)
             if not tokens.skip(","):

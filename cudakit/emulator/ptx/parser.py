@@ -36,7 +36,7 @@ def modules_in(text: str) -> Iterator[tuple[str, int]]:
 
     A private name of a module is renamed if another module has it too.
     """
-    starts = [match.start() for match in _MODULE.finditer(text)]
+    starts = [match.start() for match in _MODULE.finditer(text)] if text.count(".version") > 1 else []
     if len(starts) < 2:
         yield text, 1
         return

@@ -51,7 +51,7 @@ def without_comments(text: str) -> str:
     def blank(match: re.Match[str]) -> str:
         if match["open"] is not None:
             raise EmulationError(f"PTX line {text.count(chr(10), 0, match.start()) + 1}: the comment does not end")
-        return match[1] or re.sub(r"[^\n]", " ", match[0])
+        return match[1] or "\n".join(" " * len(line) for line in match[0].split("\n"))
 
     return _COMMENT.sub(blank, text.rstrip("\0")).rstrip()
 
