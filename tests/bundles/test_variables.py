@@ -60,6 +60,9 @@ def test_variables_and_structs(folder: Path, stream: Any, xp: Any, monkeypatch: 
     p["item"]["by"] = 7
     y = xp.zeros(1, "f8")
     for turn in range(3):
+        folder = folder / f"{turn}"  # a module of its own
+        folder.mkdir()
+        (folder / "v.cu").write_text(TEXT)
         path = built(folder, stream, "\n".join(rows))
         with ck.use_bundle(path, compile="never"):
             module = ck.Module.from_file(folder / "v.cu")
