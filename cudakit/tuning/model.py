@@ -1,9 +1,9 @@
 """The default strategy: a model, learned from the measured points, says where an improvement is likely.
 
-The model is a Gaussian process on ranks of values (Rasmussen and Williams, Gaussian Processes for Machine Learning,
-2006, sections 2.2 and 5.4). The next point has the greatest expected improvement (Jones, Schonlau and Welch, Journal
-of Global Optimization 13, 1998). A point without a result counts as measured with its expected value, so several can
-be asked for at a time.
+The model is a Gaussian process (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, sections 2.2 and
+5.4). It learns the logarithms of results and of their ranks. The next point has the greatest expected improvement
+(Jones, Schonlau and Welch, Journal of Global Optimization 13, 1998). A point without a result counts as measured with
+its expected value, so several can be asked for at a time.
 
 Half of the variance is of each parameter alone (Duvenaud, Nickisch and Rasmussen, NeurIPS 2011), half of all together.
 
@@ -30,6 +30,10 @@ Numbers = NDArray[np.intp]
 FIRST = 20
 #: How much farther a point of the hypercube is for each value that is no power of two, of a parameter that has some.
 ODD = 0.3
+#: How much worse such a value is expected to be before the first result, in standard deviations of the results.
+ODD_MEAN = 0.6
+#: Share of the logarithm of a result beside that of its rank: ranks tell good points apart, values show the bad ones.
+VALUES = 0.5
 #: Results that the model learns from: the best half of them, and the latest.
 MEMORY = 200
 #: Random candidates, beside the neighbours of the best points.
@@ -53,9 +57,9 @@ class Model(Strategy):
 
     def __init__(self, space: Space, seed: int = 0) -> None:
         super().__init__(space, seed)
-        odd = [~powers & powers.any() for powers in map(are_powers, space.values)]
-        far = ODD * np.sum([values[self.rows[:, axis]] for axis, values in enumerate(odd)], axis=0)
-        self._order = latin_order(space, self.rows, seed, FIRST, far)
+        #: Which values of a parameter are no power of two, if it has some.
+        self._odd = [~powers & powers.any() for powers in map(are_powers, space.values)]
+        self._order = latin_order(space, self.rows, seed, FIRST, ODD * self._odds(np.arange(len(self.rows))))
         features = [(axis, *feature) for axis, row in enumerate(space.values) for feature in features_of(row)]
         self._axes = [axis for axis, _, _ in features]
         self._features = [feature for _, feature, _ in features]
@@ -75,14 +79,15 @@ class Model(Strategy):
 
     def _improving(self, numbers: list[int], count: int) -> list[int]:
         """Return numbers of points: `numbers`, then those with the greatest expected improvement, up to `count`."""
-        learned, ranks = self._lesson()
-        factor, scores, _ = self._fit(self._weights, learned, ranks)
-        candidates = self._candidates(learned[np.argsort(ranks, kind="stable")])
+        learned, lessons = self._lesson()
+        factor, scores, _ = self._fit(self._weights, learned, lessons)
+        candidates = self._candidates(learned[np.argsort(lessons, kind="stable")])
         pending = np.flatnonzero(~self.is_open & np.isnan(self.results))
         points = np.concatenate([candidates, pending, numbers]).astype(np.intp)
         places = self._places(self._weights, points)
         parts = kernel(places, self._places(self._weights, learned), self._groups) @ np.linalg.inv(factor).T
-        means, variances = parts @ scores, 1 - np.einsum("ij,ij->i", parts, parts)
+        means = ODD_MEAN * self._odds(points) + parts @ scores
+        variances = 1 - np.einsum("ij,ij->i", parts, parts)
         scale = scores @ scores / len(learned) or 1.0
         is_left = np.arange(len(points)) < len(candidates)
         numbers = list(numbers)
@@ -95,7 +100,7 @@ class Model(Strategy):
             is_left[np.isin(points, numbers)] = False
             if len(numbers) >= count or not is_left.any():
                 return numbers
-            gains = improvement(ranks.min() - means, np.sqrt(np.maximum(variances, 1e-9) * scale))
+            gains = improvement(lessons.min() - means, np.sqrt(np.maximum(variances, 1e-9) * scale))
             expected = [int(np.argmax(np.where(is_left, gains, -1)))]
             numbers.append(int(points[expected[0]]))
 
@@ -103,8 +108,8 @@ class Model(Strategy):
         if len(self.measured) < FIRST or not self._features:
             return
         rng = np.random.default_rng([self.seed, len(self.measured)])
-        learned, ranks = self._lesson()
-        likelihood = self._fit(self._weights, learned, ranks)[2]
+        learned, lessons = self._lesson()
+        likelihood = self._fit(self._weights, learned, lessons)[2]
         for _ in range(TRIALS):
             weights = self._weights.copy()
             if rng.random() < 0.6:
@@ -112,18 +117,26 @@ class Model(Strategy):
                 weights[feature] = (weights[feature] + self._first[feature]) / 2 + rng.normal()
             else:
                 weights += 0.3 * rng.normal(size=len(weights))
-            if (other := self._fit(weights, learned, ranks)[2]) > likelihood:
+            if (other := self._fit(weights, learned, lessons)[2]) > likelihood:
                 self._weights, likelihood = weights, other
 
     def _lesson(self) -> tuple[Numbers, Floats]:
-        """Return the numbers of the results to learn from, and logarithms of their ranks, normalized."""
+        """Return the numbers of the results to learn from, and logarithms of their ranks and values, normalized."""
         learned = np.array(self.measured, np.intp)
         if len(learned) > MEMORY:
             best = learned[np.argsort(self.results[learned], kind="stable")[: MEMORY // 2]]
             learned = np.union1d(best, learned[-MEMORY // 2 :])
         values = self.results[learned]
         ranks = np.log(np.searchsorted(np.sort(values), values) + 1.0)
-        return learned, (ranks - ranks.mean()) / (ranks.std() or 1)
+        worst = np.max(values, where=np.isfinite(values), initial=-np.inf)
+        values = np.minimum(values, worst) if np.isfinite(worst) else np.zeros(len(values))
+        scale = np.log(values) if values.min() > 0 else values
+        return learned, normalized(normalized(ranks) + VALUES * normalized(scale))
+
+    def _odds(self, numbers: Numbers) -> Floats:
+        """Return how many values of points are no power of two, of parameters that have some."""
+        odds = [values[self.rows[numbers, axis]] for axis, values in enumerate(self._odd)]
+        return np.asarray(np.sum(odds, axis=0, dtype=np.float64))
 
     def _candidates(self, best: Numbers) -> Numbers:
         """Return numbers of open points: all, or neighbours of the best points and random ones."""
@@ -141,12 +154,12 @@ class Model(Strategy):
         parts = zip(self._axes, self._features, roots, strict=True)
         return np.concatenate([root * feature[rows[:, axis]] for axis, feature, root in parts], axis=1)
 
-    def _fit(self, weights: Floats, learned: Numbers, ranks: Floats) -> tuple[Floats, Floats, float]:
-        """Return the Cholesky factor, its inverse times the ranks, and the logarithm of the likelihood."""
+    def _fit(self, weights: Floats, learned: Numbers, lessons: Floats) -> tuple[Floats, Floats, float]:
+        """Return the Cholesky factor, its inverse times the unexpected part of the lessons, and the log-likelihood."""
         places = self._places(weights, learned)
         noisy = kernel(places, places, self._groups) + NOISE * np.eye(len(learned))
         factor: Floats = np.linalg.cholesky(noisy).astype(np.float64)
-        scores: Floats = np.linalg.solve(factor, ranks).astype(np.float64)
+        scores: Floats = np.linalg.solve(factor, lessons - ODD_MEAN * self._odds(learned)).astype(np.float64)
         fit = len(learned) * math.log(scores @ scores / len(learned) + 1e-12) / 2 + np.log(np.diag(factor)).sum()
         return (
             np.asarray(factor, np.float64),
@@ -175,6 +188,11 @@ def are_powers(values: Sequence[Any]) -> NDArray[np.bool_]:
     numbers = [float(value) if isinstance(value, Real) else -1.0 for value in values]
     whole = [int(number) if number.is_integer() else -1 for number in numbers]
     return np.array([value >= 0 and value & (value - 1) == 0 for value in whole])
+
+
+def normalized(numbers: Floats) -> Floats:
+    """Return numbers with mean 0 and standard deviation 1; of equal ones all are 0."""
+    return np.asarray((numbers - numbers.mean()) / (numbers.std() or 1))
 
 
 def scaled(numbers: NDArray[Any]) -> Floats:

@@ -95,11 +95,43 @@ def test_the_likelihood_is_that_of_a_normal_distribution_and_of_the_weights() ->
         weights = search._first + change * np.arange(len(search._first))
         places = search._places(weights, learned)
         covariance = model.kernel(places, places, search._groups) + model.NOISE * np.eye(len(learned))
-        covariance *= ranks @ np.linalg.solve(covariance, ranks) / len(learned)
+        surprises = ranks - model.ODD_MEAN * search._odds(learned)
+        covariance *= surprises @ np.linalg.solve(covariance, surprises) / len(learned)
         exact = -np.linalg.slogdet(covariance)[1] / 2 - ((weights - search._first) ** 2).sum() / 2
         results.append((search._fit(weights, learned, ranks)[2], exact))
     differences = [likelihood - exact for likelihood, exact in results]
     assert np.allclose(differences, differences[0], atol=1e-6)
+
+
+def test_lessons_are_of_ranks_and_of_values() -> None:
+    """Ranks tell good results apart. Values tell a bad one from a hopeless one."""
+    search: Any = strategy_of("model", SPACE)
+
+    def lessons(*values: float | None) -> list[float]:
+        for point, value in zip(SPACE, values, strict=False):
+            search.tell(point, value)
+        search.measured = search.measured[: len(values)]
+        return list(search._lesson()[1])
+
+    good, fair, bad, hopeless = lessons(1.0, 1.1, 2.0, 100.0)
+    assert good < fair < bad < hopeless
+    ranks = np.log([1, 2, 3, 4])
+    steps = np.diff(lessons(1.0, 1.1, 2.0, 100.0)) / np.diff(ranks)
+    assert steps[2] > 2 * steps[1]
+    assert lessons(1.0, 1.1, 2.0, None)[3] > lessons(1.0, 1.1, 2.0, None)[2]  # invalid: behind the worst
+    assert np.mean(lessons(3.0, 1.0, None, 2.0)) == pytest.approx(0)
+    assert np.std(lessons(3.0, 1.0, None, 2.0)) == pytest.approx(1)
+    worse, best, middle = lessons(2.0, -3.0, 0.0)  # of no logarithm: values as they are
+    assert best < middle < worse
+    assert lessons(None, None) == lessons(5.0, 5.0) == [0.0, 0.0]
+
+
+def test_a_value_that_is_no_power_of_two_is_expected_to_be_worse() -> None:
+    space = Space({"BLOCK": [32, 48, 64, 96, 128, 192], "STEP": [3, 5, 7]})
+    search: Any = strategy_of("model", space)
+    odds = {space.point(row)["BLOCK"]: number for row, number in zip(search.rows, search._odds(range(18)), strict=True)}
+    assert odds == {32: 0, 64: 0, 128: 0, 48: 1, 96: 1, 192: 1}  # of STEP none is a power of two
+    assert model.ODD_MEAN > 0
 
 
 def test_half_of_the_kernel_is_of_each_parameter_alone() -> None:
