@@ -125,12 +125,18 @@ def test_a_crash_after_the_program_is_seen(tmp_path: Path) -> None:
 
 @LINUX
 def test_descendants() -> None:
-    process = subprocess.Popen(["sleep", "60"], **system.GROUP)
+    process = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, **system.GROUP)
+    assert process.stdin is not None
+    assert process.stdout is not None
     try:
+        process.stdin.write(b"runs\n")
+        assert process.stdout.readline() == b"runs\n"  # its memory is its own by now
         assert system.descendants()[process.pid] > 0
         assert process.pid not in system.descendants({process.pid})
     finally:
         system.kill_all(lambda: {process.pid} & system.descendants().keys())
+        process.stdin.close()
+        process.stdout.close()
     assert process.pid not in system.descendants()
     assert process.wait(1) in (0, -9)  # kill_all has waited for it
     assert os.getpid() not in system.descendants()
