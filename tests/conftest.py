@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     gc.set_threshold(3 * MANY_OBJECTS, 50, 1000)
+    # What a shell starts in the background ignores Ctrl-C, and hands that on to the programs of tests.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("--gpu") and not ck.has_gpu():
         raise pytest.UsageError("--gpu was given, but there is no CUDA driver or no GPU here")
     emulated.place.is_gpu = config.getoption("--gpu")
