@@ -2,25 +2,8 @@
 
 from __future__ import annotations
 
-from support.absent import ON_MACOS, run
+from support.absent import ON_MACOS, PTX, run
 
-PTX = """
-.version 8.0
-.target sm_80
-.address_size 64
-.visible .entry twice(.param .u64 x)
-{
-    .reg .b32 %r<2>; .reg .f32 %f<3>; .reg .b64 %rd<4>;
-    ld.param.u64 %rd1, [x];
-    mov.u32 %r1, %tid.x;
-    mul.wide.u32 %rd2, %r1, 4;
-    add.s64 %rd3, %rd1, %rd2;
-    ld.global.f32 %f1, [%rd3];
-    add.f32 %f2, %f1, %f1;
-    st.global.f32 [%rd3], %f2;
-    ret;
-}
-"""
 BEGIN = """
 import warnings, numpy as np, cudakit as ck
 warnings.simplefilter("ignore", ck.EmulatorWarning)

@@ -17,6 +17,24 @@ class Absent:
 
 sys.meta_path.insert(0, Absent())
 """
+#: A kernel `twice` by hand, so that nothing is compiled.
+PTX = """
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry twice(.param .u64 x)
+{
+    .reg .b32 %r<2>; .reg .f32 %f<3>; .reg .b64 %rd<4>;
+    ld.param.u64 %rd1, [x];
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %rd2, %r1, 4;
+    add.s64 %rd3, %rd1, %rd2;
+    ld.global.f32 %f1, [%rd3];
+    add.f32 %f2, %f1, %f1;
+    st.global.f32 [%rd3], %f2;
+    ret;
+}
+"""
 #: What is not installed on macOS by `pip install cudakit`, and filelock, which only a compile needs.
 ON_MACOS = ("cuda", "cupy", "nvidia", "tree_sitter", "tree_sitter_cuda", "filelock")
 

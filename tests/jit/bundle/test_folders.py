@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.absent import PTX
 
 import cudakit as ck
 from cudakit.jit.bundle.file import CODE, BundleFile, Entry, Signature, write
@@ -237,24 +238,6 @@ def test_a_stale_bundle_is_an_error_or_a_compile(tmp_path: Path, network: type[N
 
 
 TWICE = "__global__ void twice(float* x) { x[threadIdx.x] *= 2; }"
-#: The code of it, by hand, so that nothing is compiled.
-PTX = b"""
-.version 8.0
-.target sm_80
-.address_size 64
-.visible .entry twice(.param .u64 x)
-{
-    .reg .b32 %r<2>; .reg .f32 %f<3>; .reg .b64 %rd<4>;
-    ld.param.u64 %rd1, [x];
-    mov.u32 %r1, %tid.x;
-    mul.wide.u32 %rd2, %r1, 4;
-    add.s64 %rd3, %rd1, %rd2;
-    ld.global.f32 %f1, [%rd3];
-    add.f32 %f2, %f1, %f1;
-    st.global.f32 [%rd3], %f2;
-    ret;
-}
-"""
 OTHER_USER = """
 import os, sys, warnings
 from pathlib import Path
@@ -288,7 +271,7 @@ def test_a_read_only_folder_of_another_user() -> None:
         path.parent.mkdir()
         kernel = ck.Kernel(TWICE)
         code = bundled.entry_of(
-            kernel.specialization(arch="sm_80", target="ptx"), [], Compiled(PTX, {"twice": "twice"}, "", "ptx")
+            kernel.specialization(arch="sm_80", target="ptx"), [], Compiled(PTX.encode(), {"twice": "twice"}, "", "ptx")
         )
         declarations = bundled.signature(declarations_key(kernel.source.digest), parse(TWICE).to_json().encode())
         assert code is not None
@@ -298,7 +281,7 @@ def test_a_read_only_folder_of_another_user() -> None:
         path.parent.chmod(0o555)
         Path(name).chmod(0o555)
         environment = {**os.environ, "CUDAKIT_CACHE_DIR": f"{name}/cache", "HOME": f"{name}/home"}
-        command = [sys.executable, "-W", "error", "-c", OTHER_USER, str(path), TWICE, PTX.decode()]
+        command = [sys.executable, "-W", "error", "-c", OTHER_USER, str(path), TWICE, PTX]
         try:
             ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
             assert (ran.stdout, ran.stderr) == ("read-only\n[0. 2. 4.]\nnot written\n", "")
