@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import pickle
+import sys
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -252,6 +255,121 @@ def test_new_outputs_take_any_arrays_of_the_kind(bench: Bench) -> None:
         bench.call(2.0, wrong)
     assert len(bench.ordinary) == 6
     assert len(bench.launches) == 2
+
+
+@pytest.fixture
+def again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """A bench whose replays may use the memory of a result again."""
+    bench.allocator = object()  # type: ignore[attr-defined]
+    bench.module.cuda.get_allocator = lambda: bench.allocator  # type: ignore[attr-defined]
+    return bench
+
+
+def recorded(bench: Bench, x: Array, size: int = 8) -> int:
+    """Record a call with a new result, which then goes; its address."""
+    z = Array((size,), "f4")
+    bench.saw(2.0, x, z)
+    return int(z.data.ptr)
+
+
+def test_a_results_memory_is_used_again_once_it_is_gone(again: Bench) -> None:
+    x = Array((8,), "f4")
+    first = recorded(again, x)
+    for _ in range(5):
+        assert again.call(2.0, x).data.ptr == first
+        assert again.launches[-1][5] == first
+    held = again.call(2.0, x)
+    other = again.call(2.0, x)
+    assert held.data.ptr == first
+    assert other.data.ptr != first, "the result is in use"
+    assert again.launches[-1][5] == other.data.ptr
+    third = again.call(2.0, x)
+    assert third.data.ptr not in (first, other.data.ptr)
+    del held
+    assert again.call(2.0, x).data.ptr == first
+    assert not again.ordinary
+
+
+@pytest.mark.parametrize(
+    "keep",
+    [
+        lambda z: z,
+        lambda z: z.data,
+        lambda z: z.data.mem,
+        lambda z: z.data + 4,
+        lambda z: cupy.ndarray((2,), np.float32, z.data + 8),
+        lambda z: cupy.ndarray((2,), np.float32, z.data),
+        lambda z: cupy.ndarray.view(z, np.int32),
+        lambda z: cupy.ndarray.reshape(z, (2, 4)),
+        lambda z: [[z]],
+        lambda z: lambda: z,
+    ],
+)
+def test_memory_that_anything_refers_to_is_not_used_again(again: Bench, keep: Any) -> None:
+    x = Array((8,), "f4")
+    first = recorded(again, x)
+    kept = keep(again.call(2.0, x))
+    for _ in range(3):
+        assert again.call(2.0, x).data.ptr != first
+    del kept
+    gc.collect()
+    assert again.call(2.0, x).data.ptr == first
+
+
+def test_memory_of_another_allocator_or_given_back_is_not_used_again(again: Bench) -> None:
+    x = Array((8,), "f4")
+    first = recorded(again, x)
+    own, again.allocator = again.allocator, object()  # type: ignore[attr-defined]
+    assert again.call(2.0, x).data.ptr != first
+    again.allocator = own  # type: ignore[attr-defined]
+    assert again.call(2.0, x).data.ptr == first
+    room = next(value for name, value in again.replay._names.items() if name.startswith("room_"))
+    pointer = room.pop()
+    assert again.call(2.0, x).data.ptr != first, "another thread has it"
+    room.append(SimpleNamespace(mem=SimpleNamespace(ptr=0), ptr=first))
+    assert again.call(2.0, x).data.ptr != first, "its memory was freed"
+    room[:] = [pointer]
+    del pointer
+    assert again.call(2.0, x).data.ptr == first
+
+
+def test_large_results_and_those_of_other_arrays_are_new(again: Bench) -> None:
+    x, large = Array((8,), "f4"), Array((5000,), "f4")
+    first = recorded(again, x)
+    assert again.call(2.0, Array((8,), "f4")).data.ptr != first
+    assert again.call(2.0, large) is None, "recorded first"
+    first = recorded(again, large, 5000)
+    assert again.call(2.0, large).data.ptr != first
+
+
+def test_threads_never_share_a_results_memory(again: Bench) -> None:
+    x = Array((8,), "f4")
+    recorded(again, x)
+    results: list[list[Any]] = [[], []]
+    start = threading.Barrier(2)
+
+    def work(mine: list[Any]) -> None:
+        start.wait()
+        for _ in range(300):
+            mine.append(again.call(2.0, x))
+            if len(mine) > 1:
+                mine.pop(0)
+            addresses.append((mine[-1].data.ptr, threading.get_ident()))
+
+    addresses: list[Any] = []
+    former = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work, args=(mine,)) for mine in results]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(former)
+    (one,), (other,) = results
+    assert one.data.ptr != other.data.ptr
+    assert len(addresses) == 600
 
 
 @pytest.mark.filterwarnings("ignore:Setting the shape:DeprecationWarning")  # as old programs do
