@@ -342,7 +342,7 @@ def raise_launch_error(error: BaseException, kernel: str = "") -> None:
     lost = lost_context(error)
     if lost is not None:
         raise lost from error
-    if any(base.__name__ in ("CUDAError", "CUDADriverError") for base in type(error).__mro__):
+    if any(base.__name__ in ("CUDAError", "CUDADriverError", "CUDARuntimeError") for base in type(error).__mro__):
         where = f"{kernel}: " if kernel else ""
         raise LaunchError(
             f"{where}the driver refused the launch: {error}. An error of work launched before, such as an access out "

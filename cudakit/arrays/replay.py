@@ -238,8 +238,8 @@ class _ReplayPath:
     def _new(self, memory: _Memory, shape: str, dtype: str) -> str:
         """Return code that makes a new array. `shape` and `dtype` are expressions.
 
-        A small result takes the recorded result's memory again if the result and all its views are gone: an array over
-        its memory is made in half the time, and its address is the recorded one.
+        A small result takes the recorded result's memory again if that result and all its views are gone. An array over
+        memory is made in half the time of a new one. Its address is the recorded one.
         """
         allocator_of = getattr(sys.modules["cupy"].cuda, "get_allocator", None)
         if not (self.is_known and allocator_of and 0 < memory.array.nbytes <= _MOST_AGAIN and _REFERENCES_OF_ONE):

@@ -85,7 +85,7 @@ def make_step(
                     if other is not stream and count > clock.get(other, 0) and count > finished.get(other, 0):
                         clock[other] = count
             clocks[stream] = clock
-        used.event, used.clock = None, clock
+        used.event, used.number, used.clock = None, 0, clock
         used.count = counts[stream] = counts.get(stream, 0) + 1
         for segment, is_written in segments:
             former, reads = segment.write, segment.reads

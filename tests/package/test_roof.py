@@ -114,7 +114,8 @@ def test_errors_of_the_driver_are_launch_errors() -> None:
         errors.raise_launch_error(own)
     assert raised.value is own
     errors.raise_launch_error(ValueError("no driver's"))
-    errors.raise_launch_error(CUDARuntimeError("CuPy's, and not fatal"))
+    with pytest.raises(ck.LaunchError, match=r"^f: the driver refused the launch: cudaErrorInvalidValue"):
+        errors.raise_launch_error(CUDARuntimeError("cudaErrorInvalidValue"), "f")
 
 
 # ── places ───────────────────────────────────────────────────────────────────────────────────────────────────────────

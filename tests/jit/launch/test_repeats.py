@@ -384,3 +384,55 @@ def test_a_shape_with_turns_is_no_cycle(kernel: Kernel) -> None:
     kernel(kernel.streams[0], x, y)
     checks(kernel, y, x)
     assert not [item for item in kernel.shape.last_launch if isinstance(item, types.MethodType)]
+
+
+class CoreEvent(Event):
+    """As cuda.core's, which has a number in the driver."""
+
+    __module__ = "cuda.core._event"
+
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+
+
+def test_cupy_records_and_waits_by_numbers_that_are_never_stale(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = kernel.streams
+    calls: list[tuple[str, int, int]] = []
+    runtime = types.SimpleNamespace(
+        streamWaitEvent=lambda stream, event: calls.append(("wait", stream, event)),
+        eventRecord=lambda event, stream: calls.append(("record", event, stream)),
+    )
+    sys.modules["cupy"].cuda.runtime = runtime
+    numbers = iter(range(500, 600))
+
+    def record(self: Stream, event: Any = None) -> Any:
+        self.recorded += 1
+        return event or CoreEvent(next(numbers))
+
+    monkeypatch.setattr(Stream, "record", record)
+    for _ in range(8):
+        kernel(first, X, Y)
+        kernel(second, X, Y)
+    calls.clear()
+    kernel.counts()
+    kernel(first, X, Y)
+    kernel(second, X, Y)
+    (w1, s1, e1), (r1, n1, t1), (w2, s2, e2), (r2, n2, t2) = calls
+    assert (w1, r1, w2, r2) == ("wait", "record", "wait", "record")
+    assert (s1, t1, s2, t2) == (1000, 1000, 1001, 1001)
+    assert (e1, e2) == (n2, n1), "each waits for what the other recorded"
+    assert kernel.counts() == (0, 0)
+
+    def fail(*_: int) -> None:
+        raise RuntimeError
+
+    runtime.eventRecord = fail
+    with pytest.raises(pytest.fail.Exception):  # the full check of the test's dispatcher
+        kernel(first, X, Y)
+    calls.clear()
+    runtime.eventRecord = lambda event, stream: calls.append(("record", event, stream))
+    kernel(second, X, Y)
+    assert ("wait", 1001, n1) not in calls, "its event is of an earlier launch"
+    assert kernel.counts()[1] == 1
