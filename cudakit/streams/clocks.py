@@ -85,7 +85,7 @@ def make_step(
                     if other is not stream and count > clock.get(other, 0) and count > finished.get(other, 0):
                         clock[other] = count
             clocks[stream] = clock
-        used.event, used.number, used.clock = None, 0, clock
+        used.event, used.point, used.clock = None, None, clock
         used.count = counts[stream] = counts.get(stream, 0) + 1
         for segment, is_written in segments:
             former, reads = segment.write, segment.reads
@@ -133,6 +133,8 @@ class Clocks(Segments):
     ----------
     clocks : dict of stream to its clock
         Clock of each stream that comes after another stream.
+    counts : dict of stream to int
+        Number of uses of each stream.
 
     Examples
     --------
@@ -149,7 +151,7 @@ class Clocks(Segments):
 
     def __init__(self) -> None:
         super().__init__()
-        self._counts: dict[Name, int] = {}
+        self.counts: dict[Name, int] = {}
         self.clocks: dict[Name, dict[Name, int]] = {}
         self._finished: dict[Name, int] = {}
 
@@ -243,7 +245,7 @@ class Clocks(Segments):
 
     def use(self, stream: Name, touched: Touched, note: Any = None) -> Use:
         """Record that `stream` accesses the memory now, whether or not it waited for earlier uses. Return this use."""
-        self._counts[stream] = count = self._counts.get(stream, 0) + 1
+        self.counts[stream] = count = self.counts.get(stream, 0) + 1
         used = Use(stream, count, self.clocks.get(stream) or _EMPTY)
         if note is not None:
             used.note = note
@@ -279,7 +281,7 @@ class Clocks(Segments):
         entry = touched.steps.get(stream)
         if entry is None:
             _, read, written, cut, steps = touched
-            arguments = self.clocks, self._counts, self._finished, stream, written, read, warmth
+            arguments = self.clocks, self.counts, self._finished, stream, written, read, warmth
             entry = steps[stream] = many if cut else make_step(*arguments)
         return entry
 
@@ -306,14 +308,14 @@ class Clocks(Segments):
 
     def now(self, stream: Name) -> Use:
         """Return all work of `stream` so far as one use, for an event recorded now."""
-        count = self._counts.get(stream, 0) + 1
-        self._counts[stream] = count
+        count = self.counts.get(stream, 0) + 1
+        self.counts[stream] = count
         return Use(stream, count, self.clocks.get(stream) or _EMPTY)
 
     def postpone(self, use: Use) -> bool:
         """Move `use` behind all present work of its stream. Return whether other work had come after it."""
         try:
-            if use.count == self._counts[use.stream]:
+            if use.count == self.counts[use.stream]:
                 return False
         except KeyError:
             pass  # the stream was dropped since
@@ -342,7 +344,7 @@ class Clocks(Segments):
 
     def is_idle(self, stream: Name) -> bool:
         """Return whether all work of `stream` is done, as far as `finish` has recorded it."""
-        return self._counts.get(stream, 0) <= self._finished.get(stream, 0)
+        return self.counts.get(stream, 0) <= self._finished.get(stream, 0)
 
     def drop(self, streams: Collection[Name]) -> None:
         """Forget closed streams whose work is all done. `prune` removes them from other clocks."""
@@ -355,7 +357,7 @@ class Clocks(Segments):
         self.keep([segment for segment in self.segments if segment.write is not None or segment.reads])
         self.version += 1  # whoever goes by a name that was dropped must ask again
         for stream in gone:
-            for table in (self._counts, self.clocks, self._finished):
+            for table in (self.counts, self.clocks, self._finished):
                 table.pop(stream, None)
 
     def prune(self, others: Iterable[Use] = ()) -> None:
@@ -389,7 +391,7 @@ class Clocks(Segments):
                 self.clocks[stream] = pruned_clock
             else:
                 del self.clocks[stream]
-        for stream in self._finished.keys() - self._counts.keys():
+        for stream in self._finished.keys() - self.counts.keys():
             del self._finished[stream]
 
 

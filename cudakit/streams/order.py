@@ -22,7 +22,7 @@ import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -30,7 +30,7 @@ from cudakit.errors import LaunchError
 from cudakit.records import NamedTuple
 from cudakit.streams import devices, process, streams
 from cudakit.streams.clocks import COLD, MANY, Clocks
-from cudakit.streams.segments import NEVER, Range, Spell, Touched, Use, producers_of, span_of
+from cudakit.streams.segments import NEVER, Range, Segment, Spell, Touched, Use, producers_of, span_of
 from cudakit.streams.streams import DeviceStream, device_stream, handle_of
 
 if TYPE_CHECKING:
@@ -298,6 +298,7 @@ class Tracks:
                 if not use.event.is_done:
                     break
                 self.clocks.finish(use)
+                use.point = None
                 del track.repeated[use]
 
     def _end_spell(self, track: Track) -> Use:
@@ -424,6 +425,8 @@ class Order(Tracks):
         Reporters of open `reporting` blocks. The last one gets the work on a GPU.
     warmth : int
         Number of uses without a move between streams after which memory is cold.
+    calls : Calls or None
+        Calls of all repeated launches, after the first.
     """
 
     def __init__(self) -> None:
@@ -434,6 +437,7 @@ class Order(Tracks):
         #: Streams whose order among each other the user alone knows.
         self._crossed: set[Track] = set()
         self.warmth = 16
+        self.calls: Calls | None = None
 
     # ── who skips the order ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -842,8 +846,6 @@ class Repeat(NamedTuple):
     ----------
     launch : callable
         ``launch(*values)``: the launch alone.
-    look : callable
-        ``look(values, arguments)``: the launch with all checks, for a changed order.
     cool : callable
         Function that is called once launches need no wait and no record any more.
     track : Track
@@ -855,93 +857,182 @@ class Repeat(NamedTuple):
     """
 
     launch: Callable[..., None]
-    look: Callable[[Sequence[Any], Sequence[Any]], None]
     cool: Callable[[], object]
     track: Track
     touched: Touched
     foreign: tuple[int, ...]
 
 
-def _cupy_runtime() -> Any:
-    """Return CuPy's calls of CUDA's runtime, or None without CuPy."""
-    return getattr(getattr(sys.modules.get("cupy"), "cuda", None), "runtime", None)
+class Calls(NamedTuple):
+    """The calls that record events and wait for them in repeated launches.
+
+    Attributes
+    ----------
+    wait, record : callable
+        ``wait(stream, event)`` and ``record(event, stream)``.
+    by_number : bool
+        Whether the calls take the driver's numbers of streams and events; else they take cuda.core's objects.
+    """
+
+    wait: Callable[[Any, Any], object]
+    record: Callable[[Any, Any], object]
+    by_number: bool
 
 
-def repeating(order: Order, repeat: Repeat) -> Callable[..., None]:
-    """Return ``again(values, arguments, bound)``, which repeats the launch of `repeat` with the waits that it needs.
+def _calls_for(core: Any) -> Calls:
+    """Return CuPy's calls if CuPy is loaded, else the methods of cuda.core's objects. CuPy's cost a fifth less."""
+    runtime = getattr(getattr(sys.modules.get("cupy"), "cuda", None), "runtime", None)
+    if runtime is not None and type(core).__module__.startswith("cuda.core"):
+        return Calls(runtime.streamWaitEvent, runtime.eventRecord, True)
+    return Calls(lambda stream, event: stream.wait(event), lambda event, stream: stream.record(event), False)
 
-    `bound` is the launch with these values as a function without arguments, or None.
+
+def repeating(order: Order, repeat: Repeat) -> Callable[..., bool]:
+    """Return ``again(bound, arguments, values)``, which repeats the launch of `repeat` with the waits that it needs.
+
+    `bound` is the launch as a function without arguments, or None: then the launch has these `values`. The result is
+    False, and nothing is launched, if the order has changed so that the launch needs all checks.
 
     It does `Order.before`, the launch and `Order.after`. All launches share one `Use` and one event: each launch
-    touches the same segments, and replaces the launch before.
+    touches the same segments, and replaces the launch before. While two streams take turns on the memory, `again` waits
+    for the other stream's last write, and skips the search for what must come first.
     """
-    launch, look, cool, track, touched, foreign = repeat
+    launch, cool, track, touched, foreign = repeat
     # Acquired and released by hand, which costs half of what a `with` does.
     acquire, release, clocks, version = order.lock.acquire, order.lock.release, order.clocks, touched.version
-    wait, record, repeated, holdings = track.core.wait, track.core.record, track.repeated, track.holdings
-    used, step, event = Use(track, 0, {}), clocks.step(track, touched, order.warmth), None
-    handle, number = track.handle, 0
-    # CuPy's calls take the driver's numbers, which costs a fifth less than cuda.core's.
-    runtime = _cupy_runtime()
+    repeated, holdings, warmth = track.repeated, track.holdings, order.warmth
+    used, step = Use(track, 0, {}), clocks.step(track, touched, warmth)
+    calls = order.calls = order.calls or _calls_for(track.core)
+    wait, record, stream = calls.wait, calls.record, track.handle if calls.by_number else track.core
+    clock_of, counts, read = clocks.clocks, clocks.counts, touched.read
     sources = [(order.source(handle), track.core.record()) for handle in foreign]
+    first, *others = touched.written or (Segment(0, 0),)
+    is_alone = not (others or read)
+    # Of the last launch: its event, and the event's form for `calls`; the stream that it waited for, and its clock.
+    event, point, partner = None, None, None
+    clock: Mapping[Any, int] = used.clock
 
-    def again(values: Sequence[Any], arguments: Sequence[Any], bound: Callable[[], None] | None = None) -> None:
-        nonlocal event, number
+    def again(bound: Callable[[], object] | None, arguments: Sequence[Any], values: Sequence[Any] = ()) -> bool:
+        nonlocal clock
         acquire()
         try:
-            manual = order.manual_blocks
-            # Where the user orders, what waits for nobody need not come by here again: `look` sees to that.
-            if version == clocks.version and not order.is_special and (sources or not manual):
-                needed = step(used, not manual)
-                if sources and not manual:
-                    for source, reached in sources:
-                        wait(source.record(reached))
-                if needed is MANY:
-                    other = order.take(track, touched, bool(sources))
-                    launch(*values)
-                    if other.event is not DUE:
-                        cool()
-                        return
-                    order.record(other, arguments)
-                    if not len(holdings) % LOOK:
-                        order.look(track)
-                    return
-                if (
-                    needed is not None
-                    and needed is not COLD
-                    and not manual
-                    and (not sources or needed.stream.handle not in foreign)
-                ):
-                    reached = needed.event
+            former = first.write
+            if (
+                former is not None
+                and former.stream is partner
+                and (reached := former.point) is not None
+                and bound is not None
+                and version == clocks.version
+                and not (order.is_special or order.manual_blocks or first.reads)
+                and clock_of.get(track) is clock
+                and len(before := former.clock) == 1
+                and track in before
+                and (is_alone or _is_turn(former, track, clock, others, read))
+            ):
+                try:
                     try:
-                        if needed.number:
-                            runtime.streamWaitEvent(handle, needed.number)
-                        elif reached is None or reached is DUE:
-                            order.wait(track, needed)
-                        else:
-                            wait(reached)
+                        wait(stream, reached)
                     except Exception:
                         order.wait_on_host(track, touched)
                         raise
+                    bound()
+                    record(point, stream)
+                except BaseException:
+                    step(used, True)  # the stream may have got the launch
+                    raise
+                used.count = count = counts[track] = counts[track] + 1
+                clock_of[track] = used.clock = clock = {partner: former.count}
+                used.event, used.point = event, point
+                first.write, first.warmth = used, warmth
+                if not is_alone:
+                    for segment in others:
+                        segment.write, segment.warmth = used, warmth
+                    for segment in read:
+                        segment.reads[track] = used
+                repeated[used] = arguments
+                if not count % _REPEATS:
+                    order.look(track)
+                return True
+        finally:
+            release()
+        return in_full(bound, arguments, values)
+
+    def in_full(bound: Callable[[], object] | None, arguments: Sequence[Any], values: Sequence[Any]) -> bool:
+        nonlocal event, point, partner, clock
+        with order.lock:
+            manual = order.manual_blocks
+            # Where the user orders, what waits for nobody need not come by here again: the full check sees to that.
+            if version != clocks.version or order.is_special or (manual and not sources):
+                return False
+            needed = step(used, not manual)
+            if sources and not manual:
+                for source, reached in sources:
+                    track.core.wait(source.record(reached))
+            if needed is MANY:
+                other = order.take(track, touched, bool(sources))
                 if bound is None:
                     launch(*values)
                 else:
                     bound()
-                if number:
-                    runtime.eventRecord(number, handle)
-                else:
-                    event = record(event)
-                    if runtime is not None and type(event).__module__.startswith("cuda.core"):
-                        number = int(event.handle)
-                used.event, used.number = event, number
-                repeated[used] = arguments
-                if not used.count % _REPEATS:
-                    order.look(track)
-                if needed is COLD and not sources:
+                if other.event is not DUE:
                     cool()
-                return
-        finally:
-            release()
-        look(values, arguments)
+                    return True
+                order.record(other, arguments)
+                if not len(holdings) % LOOK:
+                    order.look(track)
+                return True
+            if (
+                needed is not None
+                and needed is not COLD
+                and not manual
+                and (not sources or needed.stream.handle not in foreign)
+            ):
+                try:
+                    if needed.point is None:
+                        order.wait(track, needed)
+                    else:
+                        wait(stream, needed.point)
+                except Exception:
+                    order.wait_on_host(track, touched)
+                    raise
+            if bound is None:
+                launch(*values)
+            else:
+                bound()
+            if event is None:
+                event = track.core.record()
+                point = int(event.handle) if calls.by_number else event
+            else:
+                record(point, stream)
+            used.event, used.point = event, point
+            if used.clock is not clock and not sources:
+                # The clock of a stream that takes turns with one other has that other alone.
+                clock, (partner, *more) = used.clock, used.clock or (None,)
+                partner = None if more else partner
+            repeated[used] = arguments
+            if not used.count % _REPEATS:
+                order.look(track)
+            if needed is COLD and not sources:
+                cool()
+            return True
 
     return again
+
+
+def _is_turn(
+    former: Use, track: Track, clock: Mapping[Any, int], written: Sequence[Segment], read: Sequence[Segment]
+) -> bool:
+    """Return whether `former` is all that the next use of some memory by a stream must wait for.
+
+    `clock` is the stream's clock.
+    """
+    for segment in written:
+        if segment.write is not former or segment.reads:
+            return False
+    for segment in read:
+        use = segment.write
+        if use is not None and (
+            use.spell is not None or (use.stream is not track and use.count > clock.get(use.stream, 0))
+        ):
+            return False
+    return True

@@ -63,13 +63,14 @@ class Use:
         Note of the caller.
     event : object
         Event to wait for, set by the caller.
-    number : int
-        Number of the event in the driver; 0 if it is unknown.
+    point : object
+        The event in the form that repeated launches wait for (see `cudakit.streams.order.Calls`); None if it is
+        unknown, or done.
     spell : Spell or None
         Spell in which the use may have been repeated since.
     """
 
-    __slots__ = ("clock", "count", "event", "note", "number", "spell", "stream")
+    __slots__ = ("clock", "count", "event", "note", "point", "spell", "stream")
 
     def __init__(self, stream: Name, count: int, clock: Mapping[Name, int]) -> None:
         self.stream: Name = stream
@@ -77,7 +78,7 @@ class Use:
         self.clock: Mapping[Name, int] = clock
         self.note: Any = None
         self.event: Any = None
-        self.number: int = 0
+        self.point: Any = None
         self.spell: Spell | None = None
 
     @property

@@ -22,7 +22,7 @@ def sizes(order: emulated.Order) -> dict[str, int]:
     return {
         "streams": len(order._named),
         "uses": len(order._history.uses),
-        "counts": len(clocks._counts),
+        "counts": len(clocks.counts),
         "clocks": len(clocks.clocks),
         "done": len(clocks._finished),
         "widest": max(map(len, clocks.clocks.values()), default=0),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -146,14 +147,15 @@ def repeated(
             raise errors.pop()
         target.stream.given.append(name)
 
-    def look(*given: Any) -> None:
+    def look() -> None:
         told.get("middle", list)()
         launch(order, target, name, reads, writes, producers=foreign)
 
     found = order.repeatable(target, tuple(reads), tuple(writes))
     assert found is not None
     cool = told.get("cool", list)
-    return functools.partial(repeating(order, Repeat(run, look, cool, *found, tuple(foreign))), (), name)
+    again = repeating(order, Repeat(run, cool, *found, tuple(foreign)))
+    return lambda: again(told.get("bound", run), name) or look()
 
 
 def test_one_stream_records_nothing() -> None:
@@ -348,6 +350,63 @@ def test_repeats_wait_for_each_other_and_use_their_events_again() -> None:
     assert not any(track.repeated for track in order.by_handle.values())
     on_one()
     assert device.waits == 18, "what the host has seen done is waited for by nobody"
+
+
+@pytest.mark.parametrize("settles", [False, True])
+@pytest.mark.parametrize("of", [X, Z, Y, (X[0], X[0] + 4), (Z[0] + 8, Z[1]), (Y[0], Y[1] - 1)])
+@pytest.mark.parametrize("access", ["reads", "writes"])
+def test_streams_that_take_turns_come_after_a_third_and_before_it(access: str, of: Any, settles: bool) -> None:
+    """Both write X and Z and read Y; a third stream, or the other by another launch, uses memory between two turns."""
+    order, device, one, two, _ = warm_streams()
+    three = device.stream()
+    launch(order, three, writes=[(0, 8)])
+    turns = [repeated(order, stream, f"turn {k}", [Y], [X, Z]) for k, stream in enumerate((one, two))]
+    for stream in (three, two, one):
+        for _ in range(4):
+            for turn in turns:
+                turn()
+        device.recorded = device.waits = 0
+        turns[0]()
+        turns[1]()
+        assert (device.recorded, device.waits) == (2, 2)
+        use = launch(order, stream, f"between {stream.handle}", **{access: [of]})
+        if settles and use.event is None:
+            order.settle(use, Path())
+        before = len(one.stream.given)
+        turns[0]()
+        clashes = access == "writes" or of[0] != Y[0]
+        assert (f"between {stream.handle}" in device.before(0, len(one.stream.given) - 1)) >= clashes
+        one.stream.given[one.stream.given.index("turn 0", before)] = last = f"last turn beside {stream.handle}"
+        launch(order, three, "after", writes=[Y])
+        assert last in has_before(device, three)
+        for turn in turns:
+            turn()
+
+
+@pytest.mark.parametrize("refused", ["wait", "launch", "record"])
+def test_a_turn_that_is_refused_hides_nothing(monkeypatch: pytest.MonkeyPatch, refused: str) -> None:
+    order, device, one, two, _ = warm_streams()
+    waited: list[Any] = []
+    monkeypatch.setattr(Stream, "sync", lambda self: waited.append(self), raising=False)
+    errors: list[Exception] = []
+    turns = [repeated(order, stream, "turn", writes=[X], errors=errors) for stream in (one, two)]
+    for _ in range(4):
+        for turn in turns:
+            turn()
+    with monkeypatch.context() as patch:
+        if refused == "launch":
+            errors.append(ZeroDivisionError())
+        else:
+            patch.setattr(Stream, refused, mock.Mock(side_effect=ZeroDivisionError))
+        with pytest.raises(ZeroDivisionError):
+            turns[0]()
+    assert waited == [two.stream] * (refused == "wait")
+    one.stream.given.append("perhaps")
+    launch(order, two, "other", reads=[X])
+    assert "perhaps" in has_before(device, two)
+    turns[1]()
+    turns[0]()
+    assert "other" in has_before(device, one)
 
 
 def test_what_repeats_hold_is_looked_at_from_the_oldest_on() -> None:
@@ -630,7 +689,7 @@ def test_streams_that_are_done_are_forgotten(memory: str, settles: bool) -> None
         if settles:
             order.settle(use, path)
         clocks = order.clocks
-        known = [clocks._counts, clocks.clocks, clocks._finished, clocks.segments, *clocks.clocks.values()]
+        known = [clocks.counts, clocks.clocks, clocks._finished, clocks.segments, *clocks.clocks.values()]
         sizes.append(max(len(order.by_handle), *map(len, known)))
     assert max(sizes) <= 3 * 64
     assert max(sizes[:500]) == max(sizes[-500:])
@@ -1223,6 +1282,23 @@ def programs(ranges: Any, most: int) -> Any:
     return st.lists(st.one_of(launch, launch, REPEAT, AGAIN, AGAIN, AGAIN, TOGGLE), max_size=most)
 
 
+def test_no_two_uses_clash_where_streams_take_turns() -> None:
+    """Few launches, repeated in long turns, with others between."""
+    for seed in range(200):
+        choice = random.Random(seed)
+        memory = [(start, start + 1) for start in range(0x100, 0x106, 2)] + [(0x100, 0x103)] * (seed % 4 == 3)
+        launches = []
+        for _ in range(choice.randrange(2, 6)):
+            reads, writes = choice.sample(memory, choice.randrange(3)), choice.sample(memory, choice.randrange(1, 3))
+            launches.append((choice.randrange(2 + seed % 2), reads, writes, choice.random() < 0.2))
+        program: list[Any] = [*launches, *launches]
+        for _ in range(12):
+            pair = choice.randrange(len(launches)), choice.randrange(len(launches))
+            program += [(number,) for number in pair * choice.randrange(2, 6)]
+            program.append(choice.choice([*launches, 1, "manual", (choice.randrange(9),)]))
+        check(program, [choice.random() < 0.2 for _ in range(40)], choice.randrange(1, 4), 9)
+
+
 @pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(programs(RANGES, 40), st.lists(st.booleans(), max_size=40), st.integers(1, 3), st.integers(1, 9))
@@ -1294,7 +1370,7 @@ def check_order(order: Order, program: list[Any], quick: list[bool], warmth: int
                 note(stream, reads, writes)
         elif len(step) == 1:
             if repeats:
-                repeats[step[0] % len(repeats)]((), None)
+                repeats[step[0] % len(repeats)]()
         else:
             stream, reads, writes, settles = step
             use = launched(stream, reads, writes)
@@ -1306,4 +1382,5 @@ def check_order(order: Order, program: list[Any], quick: list[bool], warmth: int
             if (found := order.repeatable(targets[stream], tuple(reads), tuple(writes))) is not None:
                 run = functools.partial(note, stream, reads, writes)
                 whole = functools.partial(launched, stream, reads, writes)
-                repeats.append(repeating(order, Repeat(run, whole, list, *found, ())))
+                again = repeating(order, Repeat(run, list, *found, ()))
+                repeats.append(lambda again=again, run=run, whole=whole: again(run, None) or whole())

@@ -103,39 +103,46 @@ Python float, two CuPy arrays and an int, the function is::
                 ) = repeated
                 if (
                     config is config_last and current_cupy_stream(0) is cupy_stream
-                    and (a is a_last or type(a) is float)
                     and x_reference() is x is not None
                     and y_reference() is y is not None
-                    and (n is n_last or type(n) is int and (0 <= n <= 1073741823 or 0 <= n <= 9223372036854775807))
                     and not extra
                 ):
-                    bound_launch = None
-                    if (
+                    bound_launch, traits, _ = bound
+                    if not (
                         (a is a_last or type(a) is float and a == a_last and a)
                         and (n is n_last or type(n) is int and n == n_last)
                     ):
-                        if bound[0] is None:
-                            shape_0.bind(
-                                bound, core, config, resolved_config,
-                                (a_value if a is a_last else a_0_unpack(a_0_pack(a))[0], x_value, y_value, n),
-                            )
-                        elif bound[1] is None or launch_traits(config) == bound[1]:
-                            bound_launch = bound[0]
-                    if again is not None:
-                        return again(
+                        bound_launch = None
+                    elif bound_launch is None:
+                        shape_0.bind(
+                            bound, core, config, resolved_config,
                             (a_value if a is a_last else a_0_unpack(a_0_pack(a))[0], x_value, y_value, n),
-                            (a, x, y, n),
-                            bound_launch,
                         )
+                    elif traits is not None and launch_traits(config) != traits:
+                        bound_launch = None
                     if bound_launch is not None:
-                        return bound_launch()
-                    return launch_0(
-                        core, resolved_config, kernel_0,
-                        a_value if a is a_last else a_0_unpack(a_0_pack(a))[0],
-                        x_value,
-                        y_value,
-                        n
-                    )
+                        if again is None:
+                            return bound_launch()
+                        if again(bound_launch, (a, x, y, n)):
+                            return None
+                    elif (
+                        type(a) is float
+                        and type(n) is int and (0 <= n <= 1073741823 or 0 <= n <= 9223372036854775807)
+                    ):
+                        if again is None:
+                            return launch_0(
+                                core, resolved_config, kernel_0,
+                                a_value if a is a_last else a_0_unpack(a_0_pack(a))[0],
+                                x_value,
+                                y_value,
+                                n
+                            )
+                        if again(
+                            None,
+                            (a, x, y, n),
+                            (a_value if a is a_last else a_0_unpack(a_0_pack(a))[0], x_value, y_value, n),
+                        ):
+                            return None
             fitting = None
             if (
                 type(a) is float
@@ -307,31 +314,39 @@ if repeated is not None:
     ) = repeated
     if (
         config is config_last$same_streams
-        and $same_arrays
+        and $same_fixed
     ):
         $bound_launch
-        if again is not None:
-            return again(
-                $known,
-                $arguments,
-                bound_launch,
-            )
         if bound_launch is not None:
-            return bound_launch()
-        return $remembered_launch
+            if again is None:
+                return bound_launch()
+            if again(bound_launch, $arguments):
+                return None
+        elif (
+            $number_guards
+        ):
+            if again is None:
+                return $remembered_launch
+            if again(
+                None,
+                $arguments,
+                $known,
+            ):
+                return None
 """
 _BOUND_LAUNCH = """\
-bound_launch = None
-if (
+bound_launch, traits, _ = bound
+if not (
     $same_numbers
 ):
-    if bound[0] is None:
-        $shape.bind(
-            bound, core, config, resolved_config,
-            $known,
-        )
-    elif bound[1] is None or launch_traits(config) == bound[1]:
-        bound_launch = bound[0]
+    bound_launch = None
+elif bound_launch is None:
+    $shape.bind(
+        bound, core, config, resolved_config,
+        $known,
+    )
+elif traits is not None and launch_traits(config) != traits:
+    bound_launch = None
 """
 _FITTING = """\
 ${start}if (

@@ -535,10 +535,9 @@ class CallShape(_Remembering):
                 return
             producers = current_streams(self.libraries, self.device_id)
             foreign = tuple(handle for handle in producers if handle != target.handle)
-            look = functools.partial(self.launch, target, config)
             launch = functools.partial(self.run, target.core, resolved, self.loaded.kernel)
             cool = functools.partial(self.repeats.pop, key, None)
-            again = repeating(order(), Repeat(launch, look, cool, *uses, foreign))
+            again = repeating(order(), Repeat(launch, cool, *uses, foreign))
         # The user's stream object is kept, so that no other object can have its identity.
         self.repeats[key] = self._settled_flat(target, config, resolved, again, values, arguments)
 

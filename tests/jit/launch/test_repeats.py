@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import types
 import weakref
@@ -84,6 +85,14 @@ class Kernel:
     shape: Any = None
     full: list[int] = field(default_factory=list)
     launches: list[Any] = field(default_factory=list)
+    refused: str = ""
+    # It is the configuration, too.
+    grid: tuple[int, int, int] = (1, 1, 1)
+    block: tuple[int, int, int] = (32, 1, 1)
+    shmem_size: int = 0
+    cluster: None = None
+    is_cooperative: bool = False
+    programmatic_stream_serialization: bool = False
 
     def __call__(self, stream: Stream, x: Array, y: Array, n: int = 1) -> int:
         """Launch; how many full looks it took."""
@@ -116,10 +125,12 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
     kernel = Kernel(None, made, current)
 
     def run(core: Any, config: Any, loaded: str, *values: int) -> None:
+        if kernel.refused == "launch":
+            raise RuntimeError
         kernel.launches.append((core, *values))
 
     array = Fragment("{a}.nbytes == 4096", "{a}.ptr", "q", {"class": Array}, fixed=True)
-    number = Fragment("type({a}) is int", "{a}", "q")
+    number = Fragment("type({a}) is int", "{a}", "q", number=True)
     shape = CallShape(Loaded(), (array, array, number), ("cupy", "cupy", "number"), 0, run)  # type: ignore[arg-type]
     shape.config = (kernel, kernel)
     dispatcher = dispatch.Dispatcher("f", ("x", "y", "n"), lambda *call: pytest.fail(f"{call}"))
@@ -395,16 +406,29 @@ class CoreEvent(Event):
         self.handle = handle
 
 
-def test_cupy_records_and_waits_by_numbers_that_are_never_stale(
-    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first, second = kernel.streams
-    calls: list[tuple[str, int, int]] = []
-    runtime = types.SimpleNamespace(
-        streamWaitEvent=lambda stream, event: calls.append(("wait", stream, event)),
-        eventRecord=lambda event, stream: calls.append(("record", event, stream)),
-    )
-    sys.modules["cupy"].cuda.runtime = runtime
+class Runtime:
+    """CuPy's calls of the runtime: notes what they get, and refuses the call named `refused`."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, int, int]] = []
+        self.refused = ""
+
+    def _note(self, call: str, first: int, second: int) -> None:
+        if call == self.refused:
+            raise RuntimeError(call)
+        self.calls.append((call, first, second))
+
+    def streamWaitEvent(self, stream: int, event: int) -> None:
+        self._note("wait", stream, event)
+
+    def eventRecord(self, event: int, stream: int) -> None:
+        self._note("record", event, stream)
+
+
+@pytest.fixture
+def turns(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> Runtime:
+    """Streams of cuda.core that take turns on Y, by CuPy's calls."""
+    runtime = sys.modules["cupy"].cuda.runtime = Runtime()
     numbers = iter(range(500, 600))
 
     def record(self: Stream, event: Any = None) -> Any:
@@ -412,27 +436,75 @@ def test_cupy_records_and_waits_by_numbers_that_are_never_stale(
         return event or CoreEvent(next(numbers))
 
     monkeypatch.setattr(Stream, "record", record)
-    for _ in range(8):
-        kernel(first, X, Y)
-        kernel(second, X, Y)
-    calls.clear()
+    monkeypatch.setattr(Stream, "__module__", "cuda.core._stream")
+    for _ in range(launch._CALLS_BEFORE_BINDING + 3):
+        for stream in kernel.streams:
+            kernel(stream, X, Y)
     kernel.counts()
-    kernel(first, X, Y)
-    kernel(second, X, Y)
-    (w1, s1, e1), (r1, n1, t1), (w2, s2, e2), (r2, n2, t2) = calls
-    assert (w1, r1, w2, r2) == ("wait", "record", "wait", "record")
-    assert (s1, t1, s2, t2) == (1000, 1000, 1001, 1001)
-    assert (e1, e2) == (n2, n1), "each waits for what the other recorded"
+    runtime.calls.clear()
+    return runtime
+
+
+def test_turns_record_and_wait_by_numbers(kernel: Kernel, turns: Runtime) -> None:
+    first, second = kernel.streams
+    for _ in range(3):
+        turns.calls.clear()
+        assert kernel(first, X, Y) == kernel(second, X, Y) == 0
+        (w1, s1, e1), (r1, n1, t1), (w2, s2, e2), (r2, n2, t2) = turns.calls
+        assert (w1, r1, w2, r2) == ("wait", "record", "wait", "record")
+        assert (s1, t1, s2, t2) == (1000, 1000, 1001, 1001)
+        assert (e1, e2) == (n2, n1), "each waits for what the other recorded"
     assert kernel.counts() == (0, 0)
 
-    def fail(*_: int) -> None:
-        raise RuntimeError
 
-    runtime.eventRecord = fail
+@pytest.mark.parametrize("refused", ["wait", "record", "launch"])
+def test_after_a_refused_turn_no_event_is_stale(
+    kernel: Kernel, turns: Runtime, monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
+    first, second = kernel.streams
+    kernel(first, X, Y)
+    kernel(second, X, Y)
+    stale = turns.calls[1][1]
+    monkeypatch.setattr(Stream, "sync", lambda self: None, raising=False)
+    turns.refused = kernel.refused = refused
     with pytest.raises(pytest.fail.Exception):  # the full check of the test's dispatcher
         kernel(first, X, Y)
-    calls.clear()
-    runtime.eventRecord = lambda event, stream: calls.append(("record", event, stream))
+    turns.refused = kernel.refused = ""
+    turns.calls.clear()
     kernel(second, X, Y)
-    assert ("wait", 1001, n1) not in calls, "its event is of an earlier launch"
-    assert kernel.counts()[1] == 1
+    assert ("wait", 1001, stale) not in turns.calls, "its event is of an earlier launch"
+    assert kernel.counts() == (1, 1), "a new event, after whatever the first stream got"
+    kernel(first, X, Y)
+    assert ("wait", 1000, turns.calls[0][1]) in turns.calls
+
+
+@pytest.mark.parametrize("change", ["other memory", "a read", "a third stream", "a capture", "manual", "done"])
+def test_turns_are_looked_at_when_anything_else_comes_between(kernel: Kernel, turns: Runtime, change: str) -> None:
+    first, second = kernel.streams
+    order = order_module.order()
+    use = order.clocks.touch((), ((Y.ptr, Y.ptr + Y.nbytes),)).written[0].write
+    with contextlib.ExitStack() as stack:
+        if change == "other memory":  # a part of the array is written
+            order.after(order.before(streams._device_streams[id(second)], (), ((Y.ptr, Y.ptr + 8),)), None)
+        elif change == "a read":
+            order.after(order.before(streams._device_streams[id(second)], ((Y.ptr, Y.ptr + Y.nbytes),), ()), None)
+        elif change == "a third stream":
+            third = Stream(1002)
+            target = DeviceStream(third, third, 1002, 0)  # type: ignore[arg-type]
+            order.after(order.before(target, (), ((Y.ptr, Y.ptr + Y.nbytes),)), None)
+        elif change == "a capture":
+            order.captures = 1
+            order._change()
+            stack.callback(order._change)
+            stack.callback(setattr, order, "captures", 0)
+        elif change == "manual":
+            stack.enter_context(order.manual())
+        else:
+            use.event.is_done = True  # type: ignore[misc]
+            order.release()
+        kernel.counts()
+        turns.calls.clear()
+        full = kernel(first, X, Y)
+        waits = kernel.counts()[1] + sum(call == "wait" for call, *_ in turns.calls)
+    looked = ("other memory", "a capture", "manual")
+    assert (full, waits) == (change in looked, change not in ("manual", "done"))
