@@ -27,6 +27,7 @@ from cuda.bindings import driver
 from cudakit.errors import ArgumentError, CudakitError, LaunchError
 from cudakit.graphs.recording import (
     ADDRESS,
+    UNSETTLED,
     VALUES,
     Executable,
     NamedArguments,
@@ -265,8 +266,6 @@ def _kernel_name(kernel: Any, function: Any) -> str:
 
 
 _LEGACY = 1
-#: As `DeviceGraph._settled`: a stream that nobody can give.
-_NEVER = object(), None, None
 _MOST_ROUNDS = 2**64 - 1
 #: What the driver's refusals mean, by a part of their names.
 _REASONS = {
@@ -513,8 +512,6 @@ class DeviceGraph(Executable):
                 capture.reads[name] = capture.writes[name] = name
         self._spans = {key: span_of(array) for key, array in (*capture.reads.items(), *capture.writes.items())}
         self._dirty: dict[int, Node] = {}
-        # Stream as given, launch on it, and CuPy's current stream, with which a launch needs no ordering.
-        self._settled: tuple[Any, Any, Any] = _NEVER
         runtime, self._cupy_stream = _cupy_calls(self.device_id)
         self._launch_on = functools.partial(runtime.graphLaunch, int(self._handle))
         self._order()
@@ -528,14 +525,14 @@ class DeviceGraph(Executable):
 
     def unsettle(self) -> None:
         """Make each launch take part in the order between streams again."""
-        self._settled = _NEVER
+        self.settled = UNSETTLED
 
     def _changed(self, uses: Sequence[tuple[Node, Write]]) -> None:
         for node, _ in uses:
             self._dirty[id(node)] = node
         self._is_stale = True
         if not order().single:  # else the stream itself orders whatever memory the graph uses
-            self._settled = _NEVER
+            self.settled = UNSETTLED
 
     def _order(self) -> None:
         """Compute what the graph reads and writes, with the present named arrays."""
@@ -549,15 +546,6 @@ class DeviceGraph(Executable):
         self._is_stale = False
 
     def launch(self, stream: Any, graph: Any) -> None:
-        settled_stream, start, current = self._settled
-        if settled_stream is stream and current is self._cupy_stream():
-            if self._dirty:
-                self._push()
-            try:
-                start()
-            except Exception as error:
-                raise _refusal(error) from error
-            return
         target = device_stream(stream)
         if target.device_id != self.device_id:
             raise LaunchError(f"graph: captured on device {self.device_id}, the stream is of device {target.device_id}")
@@ -577,8 +565,7 @@ class DeviceGraph(Executable):
 
     def _launch(self, target: DeviceStream, graph: Any) -> None:
         devices.make_current(self.device_id)
-        if self._dirty:
-            self._push()
+        self.push()
         if self._is_stale:
             self._order()
         ordered, current = order(), self._cupy_stream()
@@ -589,19 +576,22 @@ class DeviceGraph(Executable):
             # able to go on meanwhile. CuPy's call costs the host half as much as the driver's bindings.
             start = functools.partial(self._launch_on, int(target.core.handle))
             with devices.on_device(self.device_id):
-                try:
-                    start()
-                except Exception as error:
-                    raise _refusal(error) from error
+                start()
             if not watched() and devices.device_count() < 2 and ordered.settle(use, self):
-                self._settled = target.stream, start, current
+                self.settled = target.stream, start, current, self._cupy_stream
             ordered.after(use, (graph, self.reads))
 
-    def _push(self) -> None:
-        with devices.on_device(self.device_id):
-            for node in self._dirty.values():
-                node.push(self._handle)
-        self._dirty.clear()
+    def push(self) -> None:
+        """Change the dirty nodes in the driver's executable graph."""
+        if self._dirty:
+            try:
+                with devices.on_device(self.device_id):
+                    for node in self._dirty.values():
+                        node.push(self._handle)
+            except BaseException:
+                self.settled = UNSETTLED  # the next launch tries again
+                raise
+            self._dirty.clear()
 
     def dot(self) -> str:
         """Return the graph in Graphviz' language, as the driver writes it."""
@@ -621,11 +611,6 @@ def _cupy_calls(device_id: int) -> tuple[Any, Callable[[], Any]]:
     # With an explicit device CuPy does not ask the runtime for the thread's current one.
     single = devices.device_count() < 2
     return runtime, functools.partial(get_current_stream, device_id) if single else get_current_stream
-
-
-def _refusal(error: Exception) -> LaunchError:
-    """Return the error of a launch that CUDA's runtime refused."""
-    return LaunchError(f"graph: the driver refused its launch: {error}")
 
 
 def _state(stream: Any) -> tuple[int, int, list[Any]]:

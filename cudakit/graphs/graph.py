@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from cudakit.errors import ArgumentError, CudakitError, LaunchError, shortened
+from cudakit.errors import ArgumentError, CudakitError, LaunchError, raise_launch_error, shortened
 from cudakit.graphs.recording import Executable, NamedArguments, is_readonly, memory_of
 from cudakit.jit.launch.tracebacks import cut
 from cudakit.places import DEVICES, place_of
@@ -125,19 +125,29 @@ class Graph(Reported):
             Before the end of the block, and for a stream of another device. Inside a capture: for a graph with loops or
             branches. They are conditional nodes, which the driver does not support in child graphs.
         """
-        executable = self._executable
-        if executable is None:
-            self(stream)  # which raises
-            return
+        if stream is None:
+            stream = self.stream
         try:
             self._acquire()
             try:
-                executable.launch(self.stream if stream is None else stream, self)
+                executable = self._executable or self._unfinished()
+                settled_stream, start, current, current_stream = executable.settled
+                if settled_stream is stream and current is current_stream():
+                    start()
+                else:
+                    executable.launch(stream, self)
             finally:
                 self._release()
         except CudakitError as error:
             cut(error)
             raise
+        except RuntimeError as error:
+            raise_launch_error(error, "graph")
+            raise
+
+    def _unfinished(self) -> Executable:
+        why = "could not be captured" if self._failed else "is being captured; launch it after the block"
+        raise LaunchError(f"graph: it {why}")
 
     def __call__(self, stream: Any = None, /, **changes: Any) -> None:
         """Launch the graph with other arguments, which stay until they are changed again.
@@ -160,13 +170,9 @@ class Graph(Reported):
         try:
             self._acquire()
             try:
-                executable = self._executable
-                if executable is None:
-                    why = "could not be captured" if self._failed else "is being captured; launch it after the block"
-                    raise LaunchError(f"graph: it {why}")
                 if changes:
-                    self._change(executable, changes)
-                executable.launch(self.stream if stream is None else stream, self)
+                    self._change(self._executable or self._unfinished(), changes)
+                self.launch(stream)
             finally:
                 self._release()
         except CudakitError as error:
@@ -187,6 +193,8 @@ class Graph(Reported):
                     )
                 address = arguments.check(name, value)
             checked.append((name, value, address))
+        if not checked:
+            return
         former: list[tuple[str, Any]] = []
         try:
             for name, value, address in checked:
@@ -199,6 +207,7 @@ class Graph(Reported):
                 memory = arguments.memory(name)
                 executable.change(name, value, memory and memory.address)
             raise
+        executable.push()
 
     def _finish(self, executable: Executable) -> None:
         """Store the finished graph, after checking that each named argument is used."""

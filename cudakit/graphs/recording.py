@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -515,7 +516,9 @@ class Step:
             def write(value: Any, place: int = place, distance: int = distance) -> None:
                 put(place, address_of(value) + distance)
 
-            self.uses.append((name, write))
+            # Most addresses are written as they are.
+            is_plain = address_of is int and not distance
+            self.uses.append((name, functools.partial(put, place) if is_plain else write))
 
     def find_number(
         self, arguments: NamedArguments, parameter: BoundParameter, argument: Any, put: Callable[[Any, Any], None]
@@ -541,6 +544,10 @@ class Step:
         self.uses.append((name, lambda value: put(value, convert(value))))
 
 
+#: `Executable.settled` with a stream that nobody can pass.
+UNSETTLED = object(), None, None, None
+
+
 class Executable:
     """A finished graph, launched by its execution place.
 
@@ -548,10 +555,14 @@ class Executable:
     ----------
     nodes : sequence of Step
         Steps of the graph, without orders between streams.
+    settled : tuple
+        Stream on which a launch is one call without checks; the function to call; CuPy's current stream at that, and
+        the function that returns it.
     """
 
     #: Whether a new array is written by its address.
     by_address = False
+    settled: tuple[Any, Any, Any, Any] = UNSETTLED
 
     def __init__(self, capture: Recording, nodes: Sequence[Step]) -> None:
         self._capture = capture
@@ -592,6 +603,9 @@ class Executable:
         `change` calls it after it has written the values. `uses` are pairs of a changed step and the function that
         wrote its value.
         """
+
+    def push(self) -> None:
+        """Bring changed steps to the driver. Here there is none."""
 
     def launch(self, stream: Any, graph: Any) -> None:
         """Launch on a stream. If the stream is being captured, become a part of the other graph instead.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -14,7 +16,8 @@ import pytest
 import cudakit as ck
 from cudakit.graphs import device_capture
 from cudakit.graphs.device_capture import DeviceCapture, DeviceGraph
-from cudakit.graphs.recording import NamedArguments
+from cudakit.graphs.graph import Graph
+from cudakit.graphs.recording import UNSETTLED, NamedArguments
 from cudakit.streams import devices, streams, witnesses
 from cudakit.streams import order as order_module
 from cudakit.streams.order import Order
@@ -556,32 +559,74 @@ def test_a_graph_inside_another_has_the_arguments_of_now_and_no_loops(
     streams.end(outer)
 
 
+@pytest.fixture
+def settling(graph: DeviceGraph, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """CuPy's current stream, and what has settled."""
+    state = SimpleNamespace(current=SimpleNamespace(ptr=10), settled=[])
+    monkeypatch.setattr(graph, "_cupy_stream", lambda: state.current)
+    monkeypatch.setattr(Order, "settle", lambda self, *given: state.settled.append(given) or True)
+    return state
+
+
+@pytest.fixture
+def launched(graph: DeviceGraph, stream: Stream, settling: SimpleNamespace) -> Graph:
+    """The user's graph, settled."""
+    launched = Graph(stream, graph._capture.named_arguments, graph._capture)
+    launched._finish(graph)
+    launched.launch()
+    return launched
+
+
 def test_a_launch_that_settled_goes_straight_to_the_driver_until_something_changes(
-    graph: DeviceGraph, stream: Stream, stand_in: list[Any], monkeypatch: pytest.MonkeyPatch
+    launched: Graph, graph: DeviceGraph, stand_in: list[Any], settling: SimpleNamespace
 ) -> None:
-    ordered: list[Any] = []
-    current = SimpleNamespace(ptr=10)
-    monkeypatch.setattr(graph, "_cupy_stream", lambda: current)
-    monkeypatch.setattr(Order, "settle", lambda self, *given: ordered.append(given) or True)
-    for _ in range(3):
-        graph.launch(stream, None)
-    ((use, settled),) = ordered
+    for launch in (launched.launch, launched, lambda: launched(a=1.0), lambda: launched(a=launched["a"])):
+        launch()
+    ((use, settled),) = settling.settled
     assert settled is graph
     assert use[0].handle == 10
-    assert len(stand_in) == 3
-    graph.change("a", 1.0, None)
-    graph.launch(stream, None)
-    assert len(ordered) == 1, "the one stream is in order, whatever is changed"
+    assert stand_in == [("launch", 99, 10)] * 5, "the one stream is in order, whatever is changed"
     assert not graph._dirty
     order_module.order().single = False
-    graph.change("a", 2.0, None)
-    graph.launch(stream, None)
-    assert len(ordered) == 2
-    current = SimpleNamespace(ptr=10)
-    graph.launch(stream, None)
-    assert len(ordered) == 3, "CuPy works on another stream now"
+    launched(a=2.0)
+    assert len(settling.settled) == 2
+    settling.current = SimpleNamespace(ptr=10)
+    launched()
+    assert len(settling.settled) == 3, "CuPy works on another stream now"
     graph.watch(True)
-    assert graph._settled is device_capture._NEVER
+    assert graph.settled is UNSETTLED
+
+
+def test_a_node_that_the_driver_refuses_to_change_is_changed_before_the_next_launch(
+    launched: Graph, nodes: list[Node], stand_in: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(nodes[0], "push", mock.Mock(side_effect=ck.LaunchError("refused")))
+        with pytest.raises(ck.LaunchError, match="refused"):
+            launched(a=5.0)
+        with pytest.raises(ck.LaunchError, match="refused"):
+            launched.launch()
+    assert not stand_in, "nothing runs with what was"
+    launched.launch()
+    assert nodes[0].told == [("push", 99)]
+    assert len(stand_in) == 1
+
+
+def test_a_settled_launch_that_the_driver_refuses_is_an_error_of_launches(launched: Graph, graph: DeviceGraph) -> None:
+    class CUDARuntimeError(RuntimeError):
+        pass
+
+    refused = mock.Mock(side_effect=CUDARuntimeError("cudaErrorInvalidValue"))
+    settled_stream, _, *current = graph.settled
+    graph.settled = (settled_stream, refused, *current)
+    with pytest.raises(ck.LaunchError, match=r"^graph: the driver refused the launch: cudaErrorInvalidValue"):
+        launched.launch()
+    graph.unsettle()
+    other = threading.Thread(target=launched.launch)
+    other.start()
+    other.join(5)
+    assert not other.is_alive(), "the graph is free"
 
 
 def test_a_graph_is_drawn_as_the_driver_writes_it(graph: DeviceGraph) -> None:
