@@ -882,7 +882,8 @@ class Calls(NamedTuple):
 def _calls_for(core: Any) -> Calls:
     """Return CuPy's calls if CuPy is loaded, else the methods of cuda.core's objects. CuPy's cost a fifth less."""
     runtime = getattr(getattr(sys.modules.get("cupy"), "cuda", None), "runtime", None)
-    if runtime is not None and type(core).__module__.startswith("cuda.core"):
+    # Streams of cudakit are a subclass of cuda.core's.
+    if runtime is not None and any(base.__module__.startswith("cuda.core") for base in type(core).__mro__):
         return Calls(runtime.streamWaitEvent, runtime.eventRecord, True)
     return Calls(lambda stream, event: stream.wait(event), lambda event, stream: stream.record(event), False)
 

@@ -436,7 +436,9 @@ def turns(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> Runtime:
         return event or CoreEvent(next(numbers))
 
     monkeypatch.setattr(Stream, "record", record)
-    monkeypatch.setattr(Stream, "__module__", "cuda.core._stream")
+    core = type("Stream", (), {"__module__": "cuda.core._stream"})
+    for stream in kernel.streams:
+        stream.__class__ = type("CheckedStream", (Stream, core), {})
     for _ in range(launch._CALLS_BEFORE_BINDING + 3):
         for stream in kernel.streams:
             kernel(stream, X, Y)
