@@ -18,7 +18,6 @@ on one of several streams, with the waits that it needs and no other check.
 from __future__ import annotations
 
 import contextlib
-import sys
 import threading
 import weakref
 from collections import deque
@@ -425,7 +424,7 @@ class Order(Tracks):
         Reporters of open `reporting` blocks. The last one gets the work on a GPU.
     warmth : int
         Number of uses without a move between streams after which memory is cold.
-    calls : Calls or None
+    calls : EventCalls or None
         Calls of all repeated launches, after the first.
     """
 
@@ -437,7 +436,7 @@ class Order(Tracks):
         #: Streams whose order among each other the user alone knows.
         self._crossed: set[Track] = set()
         self.warmth = 16
-        self.calls: Calls | None = None
+        self.calls: streams.EventCalls | None = None
 
     # ── who skips the order ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -863,31 +862,6 @@ class Repeat(NamedTuple):
     foreign: tuple[int, ...]
 
 
-class Calls(NamedTuple):
-    """The calls that record events and wait for them in repeated launches.
-
-    Attributes
-    ----------
-    wait, record : callable
-        ``wait(stream, event)`` and ``record(event, stream)``.
-    by_number : bool
-        Whether the calls take the driver's numbers of streams and events; else they take cuda.core's objects.
-    """
-
-    wait: Callable[[Any, Any], object]
-    record: Callable[[Any, Any], object]
-    by_number: bool
-
-
-def _calls_for(core: Any) -> Calls:
-    """Return CuPy's calls if CuPy is loaded, else the methods of cuda.core's objects. CuPy's cost a fifth less."""
-    runtime = getattr(getattr(sys.modules.get("cupy"), "cuda", None), "runtime", None)
-    # Streams of cudakit are a subclass of cuda.core's.
-    if runtime is not None and any(base.__module__.startswith("cuda.core") for base in type(core).__mro__):
-        return Calls(runtime.streamWaitEvent, runtime.eventRecord, True)
-    return Calls(lambda stream, event: stream.wait(event), lambda event, stream: stream.record(event), False)
-
-
 def repeating(order: Order, repeat: Repeat) -> Callable[..., bool]:
     """Return ``again(bound, arguments, values)``, which repeats the launch of `repeat` with the waits that it needs.
 
@@ -903,7 +877,7 @@ def repeating(order: Order, repeat: Repeat) -> Callable[..., bool]:
     acquire, release, clocks, version = order.lock.acquire, order.lock.release, order.clocks, touched.version
     repeated, holdings, warmth = track.repeated, track.holdings, order.warmth
     used, step = Use(track, 0, {}), clocks.step(track, touched, warmth)
-    calls = order.calls = order.calls or _calls_for(track.core)
+    calls = order.calls = order.calls or streams.event_calls(track.core)
     wait, record, stream = calls.wait, calls.record, track.handle if calls.by_number else track.core
     clock_of, counts, read = clocks.clocks, clocks.counts, touched.read
     sources = [(order.source(handle), track.core.record()) for handle in foreign]

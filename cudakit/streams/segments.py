@@ -64,7 +64,7 @@ class Use:
     event : object
         Event to wait for, set by the caller.
     point : object
-        The event in the form that repeated launches wait for (see `cudakit.streams.order.Calls`); None if it is
+        The event in the form that repeated launches wait for (see `cudakit.streams.streams.EventCalls`); None if it is
         unknown, or done.
     spell : Spell or None
         Spell in which the use may have been repeated since.
