@@ -102,6 +102,7 @@ class Solver:
         self.timeout_s = timeout_s
         self.steps: int = 0
         self._verdicts: dict[frozenset[Formula], bool] = {}
+        self._common = _Context(self.z3)
 
     def check_steps(self) -> None:
         """Add a fixed number of steps, for the work between two questions, and check that steps are left.
@@ -126,7 +127,7 @@ class Solver:
         is_impossible = self._verdicts.get(key)
         if is_impossible is None:
             is_impossible = self._verdicts[key] = (
-                _Question(self, [whole]).linear(timeout_s or self.timeout_s).verdict == "no"
+                _Question(self, [whole], self._common).linear(timeout_s or self.timeout_s).verdict == "no"
             )
         return is_impossible
 
@@ -149,18 +150,41 @@ class Solver:
         return Answer("unknown", {})
 
 
+class _Context:
+    """A context of Z3, made when needed, and the steps counted in it."""
+
+    def __init__(self, z3: Any) -> None:
+        self.z3, self.steps = z3, 0
+
+    @functools.cached_property
+    def context(self) -> Any:
+        return self.z3.Context()
+
+    def steps_since(self, steps: int) -> int:
+        """Return the steps since the last call, from those of the whole context."""
+        last, self.steps = self.steps, steps
+        return steps - last
+
+
 class _Question:
-    def __init__(self, solver: Solver, formulas: list[Formula]) -> None:
+    """A question to Z3, in a context of its own or a common one.
+
+    In a common context, the values of an answer depend on earlier questions; a question without values needs no own
+    context, which takes up to 8 ms.
+    """
+
+    def __init__(self, solver: Solver, formulas: list[Formula], context: _Context | None = None) -> None:
         self.solver, self.z3 = solver, solver.z3
+        self._context = context or _Context(solver.z3)
         self.symbols, definitions = cone(formulas)
         self.formulas = formulas + definitions
         self.products: dict[Monomial, z3.ArithRef] = {}
         self.unknowns: dict[Symbol, z3.ArithRef] = {}
 
-    @functools.cached_property
+    @property
     def context(self) -> Any:
-        """Context of this question alone, made when needed: in a common one, answers depend on earlier questions."""
-        return self.z3.Context()
+        """Context of Z3."""
+        return self._context.context
 
     def linear(self, timeout_s: float) -> Answer:
         """Answer the question with each product of symbols as an unknown number: ``no`` is certain, ``yes`` is not."""
@@ -203,7 +227,8 @@ class _Question:
         solver.set("rlimit", min(_MOST_STEPS, max(1, int(STEPS_PER_S * timeout_s))))
         solver.add(*stated)
         status = solver.check()
-        self.solver.steps += sum(value for name, value in solver.statistics() if name == "rlimit count")
+        counts = [value for name, value in solver.statistics() if name == "rlimit count"]
+        self.solver.steps += self._context.steps_since(sum(counts))
         if status == self.z3.unsat:
             return Answer("no", {})
         if status != self.z3.sat:

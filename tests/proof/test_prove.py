@@ -482,11 +482,24 @@ def test_an_example_is_the_same_whatever_was_asked_before() -> None:
     found = []
     for count in range(8):
         others = [Symbol("other") for _ in range(37 * count)]
-        Solver(PATIENT_S).answer([at_least(polynomial(each), count) for each in others])
+        solver = Solver(PATIENT_S)
+        assert not solver.impossible([at_least(polynomial(each), count) for each in others])
+        solver.answer([at_least(polynomial(each), count) for each in others])
         copies = Renaming({"thread"})  # the same symbols at other places in memory, with other numbers
         asked = [copies.formula(each) for each in formulas] if count else formulas
-        found.append(list(Solver(PATIENT_S).answer(asked).values.values()))
+        found.append(list(solver.answer(asked).values.values()))
     assert found == found[:1] * 8
+
+
+def test_steps_of_a_question_are_those_of_no_other() -> None:
+    solver, steps = Solver(PATIENT_S), [0]
+    for number in range(12):
+        x, y = (polynomial(Symbol(name, 0, 1 << 20)) for name in "xy")
+        odd = [at_least(x * 6 - y * 4, 2 * number + 1), at_least(2 * number + 1, x * 6 - y * 4)]
+        assert solver.impossible(odd)
+        steps.append(solver.steps)
+    taken = [after - before for before, after in itertools.pairwise(steps)]
+    assert 0 < max(taken) <= min(taken) + 100
 
 
 @pytest.mark.parametrize(
