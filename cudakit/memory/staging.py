@@ -8,8 +8,7 @@ polls this number: threads copy the pieces into the host array as they arrive, a
 piece. A program that waits for the stream, or for an event recorded on it, has the result. Nothing runs in the driver's
 own threads, and the courier makes no driver calls.
 
-C-contiguous arrays in pinned memory are copied directly. A small result that is waited for comes by the driver's own
-copy to pageable memory, if the stream has no other work.
+C-contiguous arrays in pinned memory are copied directly.
 
 Why a courier: a result in pageable memory must be there after any wait for the stream: ``sync`` of cuda.core, CuPy or
 torch, an event, or the whole device. The stream must therefore wait for the copy on the host, and a thread must make
@@ -36,7 +35,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
 import os
 import threading
 import time
@@ -458,16 +456,10 @@ def _make() -> Courier:
 PIECE = 8 << 20
 #: Pieces whose copies from the device are put on the stream before the first is waited for.
 _AHEAD = 4
-#: Bytes up to which the driver's copy to pageable memory takes less time than a copy by way of a pinned block.
-_AT_ONCE = 64 << 10
 #: Seconds for which what a stream does is worth waiting for awake: about what it takes to tell another thread.
 _SOON = 5e-5
 #: Bytes a second that copies make at least, where nothing is in their way.
 _LEAST_RATE = 2e10
-
-
-#: Events that nothing waits for, by device.
-_idle_events: dict[int, list[Any]] = {}
 
 
 @cache
@@ -573,18 +565,7 @@ def fetch(pointer: int, host: np.ndarray, target: DeviceStream) -> None:
     copy, direction = runtime.memcpyAsync, runtime.memcpyDeviceToHost
     if is_direct(host):
         _straight(pointer, host, target)
-        events = _idle_events.setdefault(target.device_id, [])
-        try:
-            event = target.core.record(events.pop())
-        except IndexError:
-            event = target.core.record()
-        event.sync()
-        events.append(event)
-        return
-    if size <= _AT_ONCE and (address := _address_of(host)) and runtime.streamQuery(handle) == 0:
-        # The driver's own copy to pageable memory is done when it returns. While the stream has work, the copy would
-        # wait inside the driver, where it may block other threads.
-        copy(address, pointer, size, direction, handle)
+        target.core.record().sync()
         return
     if size <= PIECE:
         # One piece: another thread would be no quicker.
@@ -619,14 +600,6 @@ def fetch(pointer: int, host: np.ndarray, target: DeviceStream) -> None:
         receive()
     while copying:
         finish()
-
-
-def _address_of(host: np.ndarray) -> int:
-    """Return the address of a C-contiguous array's memory; 0 for other arrays, and dtypes that are not Python's."""
-    try:
-        return ctypes.addressof(ctypes.c_char.from_buffer(host.data))
-    except (BufferError, TypeError, ValueError):
-        return 0
 
 
 def deliver(pointer: int, host: np.ndarray, target: DeviceStream) -> None:

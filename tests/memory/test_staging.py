@@ -191,44 +191,6 @@ def test_a_fetch_waits_for_what_came_before_and_nothing_that_comes_after(
     assert span is None or span == (host.ctypes.data, host.ctypes.data + 400), "it is written"
 
 
-@pytest.mark.parametrize("state", ["idle", "busy", "large", "rows", "bytes", "bfloat16"])
-def test_a_small_result_comes_by_the_drivers_copy_if_the_stream_has_no_work(
-    gpu: Gpu, stream: Stream, monkeypatch: pytest.MonkeyPatch, state: str
-) -> None:
-    """Else the copy would wait in the driver, where other threads may not come by."""
-    device, host = gpu.array(numbers()), np.zeros(100, np.int32)
-    if state == "busy":
-        stream.put(lambda: np.copyto(seen(device), numbers() + 1))
-    elif state == "large":
-        monkeypatch.setattr(staging, "_AT_ONCE", host.nbytes - 1)
-    elif state == "rows":
-        host = np.zeros((100, 2), np.int32)[:, 1]
-    elif state == "bytes":
-        host = np.zeros(400, np.uint8)[: host.nbytes].view("V4")
-    elif state == "bfloat16":
-        host = np.zeros(200, pytest.importorskip("ml_dtypes").bfloat16)
-    copies: list[int] = []
-    memcpy = gpu.runtime.memcpyAsync
-    monkeypatch.setattr(gpu.runtime, "memcpyAsync", lambda *call: copies.append(call[0]) or memcpy(*call))
-    staging.fetch(device.data.ptr, host, known(stream))
-    np.testing.assert_array_equal(np.ascontiguousarray(host).view(np.int32), numbers() + (state == "busy"))
-    assert [gpu.is_pinned(address) for address in copies] == [state not in ("idle", "bytes")]
-
-
-def test_events_of_waits_are_used_again(gpu: Gpu, stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staging, "_idle_events", {})
-    device, host = gpu.array(numbers()), pinned_numbers()
-    events: list[Any] = []
-    record = stream.record
-    stream.record = lambda event=None: events.append(event) or record(event)  # type: ignore[method-assign,misc]
-    for turn in range(3):
-        stream.put(lambda turn=turn: np.copyto(seen(device), numbers() + turn))
-        staging.fetch(device.data.ptr, host, known(stream))
-        np.testing.assert_array_equal(host, numbers() + turn)
-    assert events[0] is None
-    assert events[1] is events[2] is not None
-
-
 def test_a_result_in_pinned_memory_comes_straight(gpu: Gpu, stream: Stream) -> None:
     device, host = gpu.array(numbers()), pinned_numbers()
     host[:] = 0

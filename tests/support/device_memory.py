@@ -140,14 +140,7 @@ class Runtime:
         assert self.gpu.is_device(target) is (kind == TO_DEVICE)
         assert self.gpu.is_device(source) is (kind == TO_HOST)
         self.calls.append(("copy", kind, size, handle))
-        stream = self.gpu.streams[handle]
-        stream.put(lambda: ctypes.memmove(target, source, size))
-        if kind == TO_HOST and not self.gpu.is_pinned(target):
-            stream.run()  # the driver's copy to pageable memory waits
-
-    def streamQuery(self, handle: int) -> int:
-        stream = self.gpu.streams[handle]
-        return 0 if stream.done == len(stream.work) else 600
+        self.gpu.streams[handle].put(lambda: ctypes.memmove(target, source, size))
 
     def memsetAsync(self, target: int, value: int, size: int, handle: int) -> None:
         assert self.gpu.is_device(target)
@@ -246,7 +239,6 @@ class Gpu:
         self.streams: dict[int, Stream] = {}
         self.most, self.device_id = 1 << 30, 0
         self.captured: set[int] = set()
-        self.pinned: list[np.ndarray] = []
         self.runtime, self.pool, self.order = Runtime(self), Pool(self), Orders()
         self.current = self.stream()
 
@@ -270,14 +262,6 @@ class Gpu:
         self.blocks[address] = block
         memory = cupy.cuda.UnownedMemory(address, block.nbytes, _Owner(self, address), self.device_id)
         return cupy.cuda.MemoryPointer(memory, 0)
-
-    def pin(self, size: int) -> np.ndarray:
-        """New pinned memory."""
-        self.pinned.append(np.zeros(size, np.uint8))
-        return self.pinned[-1]
-
-    def is_pinned(self, address: int) -> bool:
-        return any(0 <= address - int(block.ctypes.data) < block.nbytes for block in self.pinned)
 
     def is_device(self, address: int) -> bool:
         return any(start <= address < start + block.nbytes for start, block in self.blocks.items())
@@ -350,9 +334,9 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> Gpu:
     monkeypatch.setattr(devices, "current_device", lambda: SimpleNamespace(sync=lambda: None))
     monkeypatch.setattr(streams, "is_captured", gpu.captured.__contains__)
     monkeypatch.setattr(order_module, "_order", gpu.order)
-    pool = pinned.Pool(gpu.pin)
+    pool = pinned.Pool(lambda size: np.zeros(size, np.uint8))
     monkeypatch.setattr(pinned, "_pool", pool)
-    monkeypatch.setattr(pinned, "_allocate", gpu.pin)
+    monkeypatch.setattr(pinned, "_allocate", lambda size: np.zeros(size, np.uint8))
     monkeypatch.setattr(spare_module, "_spares", spare_module.Spares())
     monkeypatch.setattr(accounting, "ledger", accounting.Ledger())
     monkeypatch.setattr(device_memory, "ledger", accounting.ledger)
