@@ -138,7 +138,7 @@ class Solver:
         found for, from the first on.
         """
         self.check_steps()
-        question = _Question(self, [everything(formulas)])
+        question = _Question(self, [everything(formulas)], self._common)
         result = question.linear(self.timeout_s)
         if result.verdict == "no":
             return result
