@@ -54,6 +54,30 @@ def kernel(body: str, head: str = "float* __restrict__ x, int n", template: str 
     return ck.Kernel(f"{HEAD}{VIEW}{template}\n__tile_global__ void k({head}) {{ {body} }}")
 
 
+class Together:
+    """Tile kernels that are compiled in one program: twenty take as long as one, which is mostly its headers.
+
+    A test module declares them as it is imported, and takes them when its tests run.
+
+    Parameters
+    ----------
+    head : str
+        Text before the kernels.
+    """
+
+    def __init__(self, head: str = "") -> None:
+        self.head, self.texts = head, dict[tuple[str, str], str]()
+
+    def declare(self, body: str, head: str = "float* __restrict__ x, int n") -> None:
+        """Add the tile kernel of a body."""
+        self.texts.setdefault((body, head), f"k{len(self.texts)}")
+
+    def __call__(self, body: str, head: str = "float* __restrict__ x, int n") -> Any:
+        """Return a declared kernel."""
+        kernels = (f"__tile_global__ void {name}({head}) {{ {body} }}\n" for (body, head), name in self.texts.items())
+        return ck.Kernel(f"{HEAD}{VIEW}{self.head}\n{''.join(kernels)}", self.texts[body, head])
+
+
 def needs_compiler() -> None:
     """Where kernels were taken in from elsewhere, there need be none."""
     if toolchain.is_elsewhere:
