@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import cudakit as ck
+from cudakit import emulator
 from cudakit.adapters.cupy import cupy_stand_in, modules
 
 pytestmark = pytest.mark.emulator
@@ -145,6 +146,16 @@ def test_attributes_and_variables_of_kernels(cp: Any) -> None:
     assert x.T.ravel().tolist() == [1, 2, 3, 4] * 2, "CuPy passes the memory of an array in Fortran order"
     kernel((1,), (8,), (x.data.ptr, 8))
     assert x[3, 1] == 16
+
+
+def test_a_kernel_runs_while_a_copy_to_the_host_is_pending(cp: Any) -> None:
+    source = np.arange(4, dtype="f4")
+    stream = emulator.stream()
+    out = ck.to_host(ck.to_device(source, stream), stream, wait=False)
+    x = cp.ones((4, 2), "f4")
+    cp.RawModule(code=TEXT).get_function("scale")((1,), (8,), (x, 8))
+    stream.sync()
+    assert out.tolist() == source.tolist()
 
 
 def test_a_capture_is_work_for_each_launch(cp: Any) -> None:

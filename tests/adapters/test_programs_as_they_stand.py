@@ -87,6 +87,20 @@ def test_a_finder_that_the_program_removes() -> None:
     assert finder not in sys.meta_path
 
 
+@pytest.mark.filterwarnings("ignore::cudakit.EmulatorWarning")
+@pytest.mark.parametrize("how", ["import pycuda.autoinit as made", "from pycuda import autoinit as made"])
+@pytest.mark.parametrize("module", ["autoinit", "autoprimaryctx"])
+def test_each_program_has_a_context_of_its_own(tmp_path: Path, how: str, module: str) -> None:
+    how = how.replace("autoinit", module)
+    text = (
+        f"{how}\nfrom pycuda.driver import Context\nis_current = Context.get_current() is made.context\nContext.pop()"
+    )
+    first, second = (ck.adapters.run(written(tmp_path, text)) for _ in range(2))
+    assert first["is_current"]
+    assert second["is_current"]
+    assert first["made"] is not second["made"]
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -58,9 +58,13 @@ def test_a_second_launch_parses_nothing(add: ck.Kernel, monkeypatch: pytest.Monk
 
 
 def test_a_repeated_call_is_bound_once(add: ck.Kernel) -> None:
-    """Up to the machine's run it takes few Python calls, none of which looks at what the arguments are."""
+    """Up to the machine's run it takes few Python calls, none of which looks at what the arguments are.
+
+    A kernel's first call compiles it, and its second one makes the function of the calls that follow.
+    """
     stream, config, x, y = emulator.stream(), ck.config(1, 32), np.arange(10, dtype="i4"), np.zeros(10, "i4")
-    add(stream, config, x, y, 1, 10)
+    for _ in range(2):
+        add(stream, config, x, y, 1, 10)
     seen: list[Path] = []
 
     def note(frame: Any, event: str, _: Any) -> None:

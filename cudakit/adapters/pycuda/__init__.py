@@ -24,6 +24,8 @@ MODULES = (
     "autoinit", "autoprimaryctx", "characterize", "compiler", "cumath", "curandom", "driver", "elementwise", "gpuarray",
     "reduction", "scan", "tools",
 )  # fmt: skip
+#: Modules whose import makes a context.
+_CONTEXT_MAKERS = ("autoinit", "autoprimaryctx")
 #: Modules of PyCUDA that are not here, and what to use.
 ABSENT = {
     "gl": "cuda.core.GraphicsResource shares buffers of OpenGL",
@@ -37,7 +39,11 @@ ABSENT = {
 def _find(name: str) -> ModuleType:
     """Return the module of this package for PyCUDA's name of it, such as ``pycuda.driver``."""
     part = name.removeprefix("pycuda").removeprefix(".")
-    if part and part not in MODULES:
+    if not part:
+        for maker in _CONTEXT_MAKERS:  # run again for each program
+            sys.modules.pop(f"{__name__}.{maker}", None)
+            vars(sys.modules[__name__]).pop(maker, None)
+    elif part not in MODULES:
         raise _absent(part, name)
     return importlib.import_module(f"{__name__}.{part}" if part else __name__)
 
@@ -69,9 +75,6 @@ def install() -> None:
     loaded = sys.modules.get("pycuda")
     if loaded is not None and loaded is not sys.modules[__name__]:
         raise LaunchError("this process has imported PyCUDA already; install cudakit's before the first import of it")
-    for name in ("autoinit", "autoprimaryctx"):
-        # Their import makes a context, so the next program's import runs them again.
-        sys.modules.pop(f"{__name__}.{name}", None)
     if _stand_ins not in sys.meta_path:
         _stand_ins.__enter__()
 

@@ -91,7 +91,8 @@ class Arrival:
 
     def overlaps(self, array: np.ndarray) -> bool:
         """Return whether the target and an array share memory."""
-        return np.may_share_memory(self.target, array)
+        # The array may be of a class that is no host array to its own functions.
+        return np.may_share_memory(self.target, array.view(np.ndarray))
 
     def flags_of(self, array: np.ndarray) -> np.ndarray:
         """Return a flag for each element of an overlapping array: whether any of its bytes is among those to arrive."""
