@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.tiers import thinned
-from support.tiles import kernel, needs_tiles
+from support.tiles import Together, needs_tiles
 
 import cudakit as ck
 from cudakit.emulator.machine.memory import READ, STRONG_READ, STRONG_WRITE, WRITE, Memory
@@ -28,120 +28,151 @@ def _tiles() -> None:
     needs_tiles()
 
 
+together = Together()
+
+
+def declared(body: str) -> str:
+    """Declare the kernel of a body, which `run` takes."""
+    together.declare(body, "int* x, int n")
+    return body
+
+
 def run(body: str, blocks: int = 3, seed: int | None = None, n: int = 200) -> np.ndarray:
     x = np.zeros(n, "i4")
-    kernel(body, "int* x, int n")(ck.emulator.stream(block_order=seed), ck.config(blocks), x, n)
+    together(body, "int* x, int n")(ck.emulator.stream(block_order=seed), ck.config(blocks), x, n)
     return x
 
 
-@pytest.mark.parametrize("seed", [None, 0, 1])
-@pytest.mark.parametrize(
-    ("body", "message"),
-    thinned(
-        [
-            ("x[5] = 1;", "writes element 5 of x, which block .* writes .store_ptr_tko"),
-            ("int i = ct::bid().x;\nif (i == 0) x[3] = 1; else x[3 + i] = x[3];", "element 3 of x, which block"),
-            (VIEWS + "v.store_masked(v.load_masked(i) + 1, 0);", "element 0 of x, which block"),
-            (VIEWS + "auto t = v.load_masked(1); v.store_masked(t, i);", "element 64 of x, which block"),
-            (VIEWS + f"{add(70, 1, 'relaxed')}; v.store_masked(v.load_masked(i), i);", "element 70 of x, which block"),
-            ("int i = ct::bid().x; if (i) x[i] = x[9]; else { " + add(9, 1, "relaxed") + "; }", "element 9 of x"),
-            ("int i = ct::bid().x; if (!i) x[i] = x[9]; else { " + add(9, 1, "relaxed") + "; }", "element 9 of x"),
-            ("x[9] = x[9] + " + add(0, 1, "relaxed") + ";", "element 9 of x"),
-            (add(0, 1, "relaxed", "block") + ";", "element 0 of x"),
-            (
-                "auto p = x + ct::iota<ct::tile<int, ct::shape<8>>>() * 7; ct::store(p, ct::load(p) + 1);",
-                "element 0 of x",
-            ),
-        ],
-        3,
-        several=True,
+RACES = [
+    ("x[5] = 1;", "writes element 5 of x, which block .* writes .store_ptr_tko"),
+    ("int i = ct::bid().x;\nif (i == 0) x[3] = 1; else x[3 + i] = x[3];", "element 3 of x, which block"),
+    (VIEWS + "v.store_masked(v.load_masked(i) + 1, 0);", "element 0 of x, which block"),
+    (VIEWS + "auto t = v.load_masked(1); v.store_masked(t, i);", "element 64 of x, which block"),
+    (VIEWS + f"{add(70, 1, 'relaxed')}; v.store_masked(v.load_masked(i), i);", "element 70 of x, which block"),
+    ("int i = ct::bid().x; if (i) x[i] = x[9]; else { " + add(9, 1, "relaxed") + "; }", "element 9 of x"),
+    ("int i = ct::bid().x; if (!i) x[i] = x[9]; else { " + add(9, 1, "relaxed") + "; }", "element 9 of x"),
+    ("x[9] = x[9] + " + add(0, 1, "relaxed") + ";", "element 9 of x"),
+    (add(0, 1, "relaxed", "block") + ";", "element 0 of x"),
+    (
+        "auto p = x + ct::iota<ct::tile<int, ct::shape<8>>>() * 7; ct::store(p, ct::load(p) + 1);",
+        "element 0 of x",
     ),
-)
+]
+for one in RACES:
+    declared(one[0])
+
+
+@pytest.mark.parametrize("seed", [None, 0, 1])
+@pytest.mark.parametrize(("body", "message"), thinned(RACES, 3, several=True))
 def test_a_race_is_an_error(body: str, message: str, seed: int | None) -> None:
     with pytest.raises(ck.EmulationError, match=f"a race between blocks: .*{message}"):
         run(body, seed=seed)
 
 
+NO_RACES = [
+    VIEWS + "v.store_masked(v.load_masked(i) + 1, i);",
+    add(0, 1, "relaxed") + ";",
+    "x[1 + ct::bid().x] = x[0];",
+    VIEWS + "v.store_masked(v.load_masked(i) + v.load_masked(i), i); v.store_masked(v.load_masked(i) * 2, i);",
+    "float a[4] = {}; a[n & 3] = ct::bid().x; x[ct::bid().x] = a[n & 3];",
+]
+for body in NO_RACES:
+    declared(body)
+
+
 @pytest.mark.parametrize("seed", [None, 0, 1])
-@pytest.mark.parametrize(
-    "body",
-    [
-        VIEWS + "v.store_masked(v.load_masked(i) + 1, i);",
-        add(0, 1, "relaxed") + ";",
-        "x[1 + ct::bid().x] = x[0];",
-        VIEWS + "v.store_masked(v.load_masked(i) + v.load_masked(i), i); v.store_masked(v.load_masked(i) * 2, i);",
-        "float a[4] = {}; a[n & 3] = ct::bid().x; x[ct::bid().x] = a[n & 3];",
-    ],
-)
+@pytest.mark.parametrize("body", NO_RACES)
 def test_what_is_no_race(body: str, seed: int | None) -> None:
     run(body, seed=seed)
 
 
+READS = [
+    *(f"int i = ct::bid().x; if (i == {index}) x[5] = 1; else y[i] = x[5];" for index in (0, 1)),
+    "int i = ct::bid().x; if (i == 2) x[5] = 1; else if (i == 0) y[i] = x[4]; else y[i] = x[6];",
+]
+for body in READS:
+    together.declare(body, "int* x, int* y")
+
+
 def test_reads_of_what_was_not_written_yet() -> None:
     x, y = np.zeros(8, "i4"), np.zeros(8, "i4")
-    for index in ("0", "1"):  # whichever block is first
-        body = f"int i = ct::bid().x; if (i == {index}) x[5] = 1; else y[i] = x[5];"
+    for body in READS[:2]:  # whichever block is first
         with pytest.raises(ck.EmulationError, match=r"element 5 of x, which block"):
-            kernel(body, "int* x, int* y")(ck.emulator.stream(), ck.config(2), x, y)
+            together(body, "int* x, int* y")(ck.emulator.stream(), ck.config(2), x, y)
         x[:] = y[:] = 0
-    body = "int i = ct::bid().x; if (i == 2) x[5] = 1; else if (i == 0) y[i] = x[4]; else y[i] = x[6];"
-    kernel(body, "int* x, int* y")(ck.emulator.stream(), ck.config(3), x, y)
+    together(READS[2], "int* x, int* y")(ck.emulator.stream(), ck.config(3), x, y)
+
+
+TWICE = declared("x[0] = 1; x[0] = x[0] + 1;")
 
 
 def test_one_block_races_with_none() -> None:
-    assert run("x[0] = 1; x[0] = x[0] + 1;", blocks=1)[0] == 2
+    assert run(TWICE, blocks=1)[0] == 2
+
+
+ORDERS = [(("release", "acquire"), True), (("acq_rel", "acq_rel"), True), (("relaxed",) * 2, False)]
+#: Whoever comes last adds up what all have written.
+LAST = {
+    order: declared(f"""
+    int i = ct::bid().x;
+    x[10 + i] = i + 1;
+    if ({add(0, 1, order)} == 3) x[1] = x[10] + x[11] + x[12] + x[13];""")
+    for order in ("acq_rel", "relaxed")
+}
+TOLD = {
+    order: declared(f"""
+    if (ct::bid().x == 0) {{ x[2] = 7; {add(0, 1, order[0])}; }}
+    else if ({add(0, 0, order[1])} == 1) x[1] = x[2];""")
+    for order, _ in ORDERS
+}
 
 
 @pytest.mark.parametrize("seed", [None, 0, 1, 2])
-@pytest.mark.parametrize(
-    ("order", "ordered"), [(("release", "acquire"), True), (("acq_rel", "acq_rel"), True), (("relaxed",) * 2, False)]
-)
+@pytest.mark.parametrize(("order", "ordered"), ORDERS)
 def test_a_release_that_is_acquired_orders(order: tuple[str, str], ordered: bool, seed: int | None) -> None:
-    # Whoever comes last adds up what all have written.
-    body = f"""
-    int i = ct::bid().x;
-    x[10 + i] = i + 1;
-    if ({add(0, 1, "acq_rel" if ordered else "relaxed")} == 3) x[1] = x[10] + x[11] + x[12] + x[13];"""
     if ordered:
-        assert run(body, 4, seed)[1] == 10
+        assert run(LAST["acq_rel"], 4, seed)[1] == 10
+        assert run(TOLD[order], 2)[1] == 7
     else:
         with pytest.raises(ck.EmulationError, match="a race between blocks"):
-            run(body, 4, seed)
-    told = f"""
-    if (ct::bid().x == 0) {{ x[2] = 7; {add(0, 1, order[0])}; }}
-    else if ({add(0, 0, order[1])} == 1) x[1] = x[2];"""
-    if ordered:
-        assert run(told, 2)[1] == 7
-    else:
+            run(LAST["relaxed"], 4, seed)
         with pytest.raises(ck.EmulationError, match="a race between blocks"):
-            run(told, 2)
+            run(TOLD[order], 2)
+
+
+AFTER = declared(f"""
+    if (ct::bid().x == 0) {{ {add(0, 1, "release")}; x[2] = 7; }}
+    else if ({add(0, 0, "acquire")} == 1) x[1] = x[2];""")
 
 
 def test_what_comes_after_the_release_is_not_ordered() -> None:
-    body = f"""
-    if (ct::bid().x == 0) {{ {add(0, 1, "release")}; x[2] = 7; }}
-    else if ({add(0, 0, "acquire")} == 1) x[1] = x[2];"""
     with pytest.raises(ck.EmulationError, match="a race between blocks"):
-        run(body, 2)
+        run(AFTER, 2)
 
 
-@pytest.mark.slow
-def test_elements_of_several_sizes() -> None:
-    body = """
+BYTES = {
+    byte: declared(f"""
     int i = ct::bid().x;
     if (i == 0) x[1] = 1;
-    else reinterpret_cast<unsigned char*>(x)[{byte}] = 2;"""
-    run(body.replace("{byte}", "8"), 2)
+    else reinterpret_cast<unsigned char*>(x)[{byte}] = 2;""")
+    for byte in range(4, 9)
+}
+
+
+def test_elements_of_several_sizes() -> None:
+    run(BYTES[8], 2)
     for byte in range(4, 8):
         with pytest.raises(ck.EmulationError, match="element 1 of x"):
-            run(body.replace("{byte}", str(byte)), 2)
+            run(BYTES[byte], 2)
+
+
+ANY_ORDER = declared(f"x[1 + {add(0, 1, 'relaxed')}] = ct::bid().x;")
 
 
 def test_blocks_in_any_order() -> None:
-    body = f"x[1 + {add(0, 1, 'relaxed')}] = ct::bid().x;"
-    by_number = run(body, 50)[1:51].tolist()
+    by_number = run(ANY_ORDER, 50)[1:51].tolist()
     assert by_number == list(range(50))
-    orders = [run(body, 50, seed)[1:51].tolist() for seed in (0, 1, 0)]
+    orders = [run(ANY_ORDER, 50, seed)[1:51].tolist() for seed in (0, 1, 0)]
     assert orders[0] == orders[2] != orders[1]
     assert all(sorted(each) == by_number != each for each in orders)
 
@@ -153,7 +184,7 @@ def test_a_seed_is_a_number(wrong: Any) -> None:
 
 
 def test_what_tiles_touch_is_compared_between_streams() -> None:
-    given, x = kernel(VIEWS + "v.store_masked(v.load_masked(i) + 1, i);", "int* x, int n"), np.zeros(200, "i4")
+    given, x = together(NO_RACES[0], "int* x, int n"), np.zeros(200, "i4")
     first, second = ck.emulator.stream(), ck.emulator.stream()
     with ck.hazards.manual():
         given(first, ck.config(3), x, x.size)
