@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import random
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -407,6 +408,34 @@ def test_a_turn_that_is_refused_hides_nothing(monkeypatch: pytest.MonkeyPatch, r
     turns[1]()
     turns[0]()
     assert "other" in has_before(device, one)
+
+
+def test_no_other_threads_launch_comes_between_a_turns_wait_and_its_event() -> None:
+    order, device, one, two, _ = warm_streams()
+    turns = [repeated(order, stream, f"turn {k}", writes=[X]) for k, stream in enumerate((one, two))]
+    for _ in range(3):
+        for turn in turns:
+            turn()
+    other = threading.Thread(target=turns[1])
+    is_waiting: list[bool] = []
+
+    def launch_slowly() -> None:
+        other.start()
+        other.join(0.05)
+        is_waiting.append(other.is_alive())
+        one.stream.given.append("slow")
+
+    found = order.repeatable(one, (), (X,))
+    assert found is not None
+    slow = repeating(order, Repeat(launch_slowly, list, *found, ()))
+    slow(lambda: one.stream.given.append("first"), None)  # from now on it takes turns
+    turns[1]()
+    waits = device.waits
+    slow(launch_slowly, None)
+    assert device.waits == waits + 1
+    other.join(5)
+    assert is_waiting == [True]
+    assert "slow" in device.before(1, len(two.stream.given) - 1)
 
 
 def test_what_repeats_hold_is_looked_at_from_the_oldest_on() -> None:
