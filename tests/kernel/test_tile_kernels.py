@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from support.places import to_host
 from support.tiers import slow
-from support.tiles import HEAD, VIEW, kernel, needs_compiler, needs_tiles, why_no_assembler
+from support.tiles import HEAD, VIEW, Together, kernel, needs_compiler, needs_tiles, why_no_assembler
 
 import cudakit as ck
 from cudakit.jit.signature.reader import parse
@@ -63,9 +63,9 @@ def test_types_are_deduced(stream: Any, xp: Any, dtype: str) -> None:
     n = 1000
     a = xp.arange(n).astype(dtype)
     b, c = a[::-1].copy(), xp.zeros(n, dtype)
-    add = ck.Kernel(ADD)["TILE":256]
+    add = ck.Kernel(ADD)["TILE":64]
     for _ in range(2):
-        add(stream, ck.cover(n, tile=256), a, b, c, n)
+        add(stream, ck.cover(n, tile=64), a, b, c, n)
     assert (to_host(c) == to_host(a + b)).all()
 
 
@@ -153,6 +153,7 @@ def test_graphs_plans_and_pickles(stream: Any, xp: Any) -> None:
 # ── errors of the compile ──
 
 
+@pytest.mark.slow  # as test_lines_are_those_of_this_file
 def test_what_would_trap_is_an_error_with_its_line() -> None:
     needs_compiler()
     with pytest.raises(ck.CompileError, match=r":\d+: error: Cannot invoke non-tile function 'sinf'"):
@@ -167,12 +168,14 @@ def test_what_the_compiler_prints_is_in_the_error(capfd: pytest.CaptureFixture[s
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.slow  # as test_what_the_compiler_refuses
 def test_extents_are_powers_of_two() -> None:
     needs_compiler()
     with pytest.raises(ck.CompileError, match="hint: a tile's extents are powers of two"):
         kernel("tiles_of<192>(x, n).load_masked(0);").compile(arch="sm_90", target="tileir")
 
 
+@pytest.mark.slow  # as test_parameters_are_numbers_and_pointers
 def test_structs_are_no_parameters() -> None:
     needs_compiler()
     with pytest.raises(ck.CompileError, match="unsupported type"):
@@ -182,24 +185,24 @@ def test_structs_are_no_parameters() -> None:
 # ── errors of a run on the emulator ──
 
 
+WRONG = [
+    ("tiles_of<64>(x, n).store(tiles_of<64>(x, n).load(0), 1);", "elements 64 to 127 of dimension 0, which has 100"),
+    ("x[100] = 1;", "element 100 is past the end"),
+    ("x[-1] = 1;", "element -1 is before the beginning"),
+    ("n = ct::assume_divisible(n / 7, 8_ic); x[n] = 1;", "a promise is broken: a multiple of 8, and it is 14"),
+    ("assert(n == 3);", "assertion failed"),
+    ("x[0] = 5 / (n - 100);", "divided by 0"),
+    ("while (n == 100) x[0] = 2;", "the budget of 500 steps"),
+]
+together = Together()
+for one in WRONG:
+    together.declare(f"\n{one[0]}")
+
+
 @pytest.mark.emulator
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        (
-            "tiles_of<64>(x, n).store(tiles_of<64>(x, n).load(0), 1);",
-            "elements 64 to 127 of dimension 0, which has 100",
-        ),
-        ("x[100] = 1;", "element 100 is past the end"),
-        ("x[-1] = 1;", "element -1 is before the beginning"),
-        ("n = ct::assume_divisible(n / 7, 8_ic); x[n] = 1;", "a promise is broken: a multiple of 8, and it is 14"),
-        ("assert(n == 3);", "assertion failed"),
-        ("x[0] = 5 / (n - 100);", "divided by 0"),
-        ("while (n == 100) x[0] = 2;", "the budget of 500 steps"),
-    ],
-)
+@pytest.mark.parametrize(("body", "message"), WRONG)
 def test_errors_name_line_and_block(body: str, message: str) -> None:
-    wrong = kernel(f"\n{body}")
+    wrong = together(f"\n{body}")
     x = np.zeros(100, "f4")
     with pytest.raises(ck.EmulationError, match=message) as caught:
         wrong(ck.emulator.stream(step_budget=500), ck.config(1), x, 100)

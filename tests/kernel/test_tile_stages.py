@@ -127,21 +127,28 @@ def test_brackets_and_defaults(stream: Any, x: Any, y: Any, xp: Any) -> None:
         scale["TILES":3]
 
 
-@pytest.mark.parametrize("shape", [(37,), (9, 21), (5, 9, 21)])
-def test_tiles_cover_a_shape_of_any_rank(stream: Any, xp: Any, shape: tuple[int, ...]) -> None:
-    rank = len(shape)
+def counting(tile: tuple[int, ...]) -> str:
+    """Tile kernel that adds 1 to each element of an array, which it covers with tiles."""
+    rank = len(tile)
     names = "abc"[:rank]
     parameters = "".join(f", int {name}" for name in names)
     blocks = ["(int)ct::bid().x", "(int)ct::bid().y", "(int)ct::bid().z"][:rank][::-1]
-    tile = (4, 8, 8)[-rank:]
-    text = f"""{HEAD}
-__tile_global__ void count(int* __restrict__ p{parameters}) {{
+    return f"""
+__tile_global__ void count{rank}(int* __restrict__ p{parameters}) {{
     ct::tensor_span all{{p, ct::extents{{{", ".join(names)}}}}};
     ct::partition_view to{{all, ct::shape<{", ".join(map(str, tile))}>{{}}}};
     to.store_masked(to.load_masked({", ".join(blocks)}) + 1, {", ".join(blocks)});
 }}"""
-    p = xp.zeros(shape, xp.int32)
-    ck.Kernel(text)(stream, ck.cover(shape, tile=tile), p, *shape)
+
+
+TILES = [(8,), (8, 8), (4, 8, 8)]
+COUNT = HEAD + "".join(counting(tile) for tile in TILES)
+
+
+@pytest.mark.parametrize("shape", [(37,), (9, 21), (5, 9, 21)])
+def test_tiles_cover_a_shape_of_any_rank(stream: Any, xp: Any, shape: tuple[int, ...]) -> None:
+    rank, p = len(shape), xp.zeros(shape, xp.int32)
+    ck.Kernel(COUNT, f"count{rank}")(stream, ck.cover(shape, tile=TILES[rank - 1]), p, *shape)
     assert (to_host(p) == 1).all()
 
 
