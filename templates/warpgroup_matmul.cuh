@@ -1,33 +1,36 @@
+#include <cudakit/product/boxed_fma.cuh>
 #include <cudakit/product/epilogue.cuh>
-#include <cudakit/product/wgmma.cuh>
 
 namespace cudakit {
 
-// C = activation(scale · A B + bias) + residual, one matrix or a batch of them, of half or bfloat16.
+// C = activation(scale · A B + bias) + residual, one matrix or a batch of them, of half, bfloat16, int8 or float32.
 // Shapes: A is m × k, B is k × n; C and the residual are m × n, C-contiguous, the bias n. The maps are of three axes: the batch,
-//   then rows of 64 elements a box, which lie along k (A_DEEP, B_DEEP) or across. a_step and b_step are 1, or 0 where all
+//   then rows of 128 bytes a box, which lie along k (A_DEEP, B_DEEP) or across. a_step and b_step are 1, or 0 where all
 //   products share a matrix.
 // Threads: one thread of the first warpgroup copies tiles of A and B. Each of GROUPS further warpgroups multiplies 64 rows and
-//   WIDE columns: a thread has 2 neighbouring columns of 8, of rows lane / 4 and 8 more, and stores 8 of 32. A block makes every gridDim-th tile of
-//   C. Tiles in turn are of GROUP rows of tiles, column after column, so that what they read is in L2.
-// Memory: A is read n / WIDE times and B m / (64 GROUPS) times, mostly from L2, in boxes of 64 elements a row; C is written once,
+//   WIDE columns, with the layout that `warpgroup_sums` says. A block makes every gridDim-th tile of C. Tiles in turn are of
+//   GROUP rows of tiles, column after column, so that what they read is in L2. With SPLIT > 1 a cluster of so many blocks
+//   makes a tile: each block multiplies a part of k, and the parts' sums are added in the order of the blocks.
+// Memory: A is read n / WIDE times and B m / (64 GROUPS) times, mostly from L2, in boxes of 128 bytes a row; C is written once,
 //   bias and residual are read once, 16 bytes a thread. STAGES tiles of A and B are in shared memory, swizzled by 128 bytes
 //   against bank conflicts.
 // Preconditions: sm_90a. m, n, k and batches are positive. Maps have a swizzle of 128 bytes and boxes as boxed_tile says. a and
 //   b are the memory of the maps. IS_ALIGNED: 16 bytes of C, bias and residual begin at multiples of 16 in every row. What is
-//   not read (bias, residual) may be any address; C overlaps nothing that is.
-// Launch: at most one block for each tile, along x, of 128 (GROUPS + 1) threads; SHARED bytes of shared memory.
+//   not read (bias, residual) may be any address; C overlaps nothing that is. Arithmetic after the sum is in V. A_DEEP and
+//   B_DEEP for int8. SPLIT is 1 for float32; it is at most the number of tiles along k.
+// Launch: along x, blocks of 128 (GROUPS + 1) threads and SHARED bytes of shared memory: at most one for each tile, or with
+//   SPLIT > 1 a cluster of SPLIT for each tile. BLOCKS run on a multiprocessor at once.
 // Source: warp specialization as in Bauer, Cook, Khailany, CudaDMA (2011); wgmma and TMA as in the PTX ISA, 9.7.15 and 9.7.9.27.
-template <typename T, typename Out, typename Activation, int GROUPS, int WIDE, int STAGES, bool A_DEEP, bool B_DEEP, bool BIAS,
-          bool RESIDUAL, bool IS_ALIGNED, int GROUP = 16>
-__global__ void __launch_bounds__(128 * (GROUPS + 1), 1)
+template <typename T, typename V, typename Out, typename Activation, int GROUPS, int WIDE, int STAGES, bool A_DEEP,
+          bool B_DEEP, bool BIAS, bool RESIDUAL, bool IS_ALIGNED, int SPLIT = 1, int BLOCKS = 1, int GROUP = 16>
+__global__ void __launch_bounds__(128 * (GROUPS + 1), BLOCKS)
     warpgroup_matmul(const T* __restrict__ a, const T* __restrict__ b, const Out* __restrict__ bias,
-                     const Out* __restrict__ residual, Out* __restrict__ c, float scale, int m, int n, int k, int batches,
+                     const Out* __restrict__ residual, Out* __restrict__ c, V scale, int m, int n, int k, int batches,
                      int a_step, int b_step, const __grid_constant__ CUtensorMap a_map,
                      const __grid_constant__ CUtensorMap b_map) {
     constexpr int HIGH = 64 * GROUPS;
-    using ATile = boxed_tile<HIGH, A_DEEP>;
-    using BTile = boxed_tile<WIDE, B_DEEP>;
+    using ATile = boxed_tile<T, HIGH, A_DEEP>;
+    using BTile = boxed_tile<T, WIDE, B_DEEP>;
     constexpr int STAGE = ATile::BYTES + BTile::BYTES;
     extern __shared__ __align__(1024) unsigned char memory[];
     mbarrier* const full = reinterpret_cast<mbarrier*>(memory + STAGES * STAGE);
@@ -35,6 +38,8 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1)
 
     const int rows = (m + HIGH - 1) / HIGH, columns = (n + WIDE - 1) / WIDE, each = rows * columns;
     const int steps = (k + ATile::DEPTH - 1) / ATile::DEPTH;
+    const int rank = SPLIT > 1 ? cluster_rank() : 0, clusters = gridDim.x / SPLIT;
+    const int first_step = steps * rank / SPLIT, end_step = steps * (rank + 1) / SPLIT;
     int row, column, batch;
     const auto place = [&](int number) {
         const int tile = number % each, group = GROUP * columns, first = tile / group * GROUP, height = min(rows - first, GROUP);
@@ -55,11 +60,11 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1)
         if (++slot == STAGES) slot = 0, parity ^= 1;
     };
     if (threadIdx.x < 128) {
-        if constexpr (GROUPS > 1) detail::set_registers<40, false>();
+        if constexpr (GROUPS > 1) detail::set_registers<GROUPS == 2 ? 40 : 24, false>();
         if (threadIdx.x == 0)
-            for (int number = blockIdx.x; number < each * batches; number += gridDim.x) {
+            for (int number = blockIdx.x / SPLIT; number < each * batches; number += clusters) {
                 place(number);
-                for (int step = 0; step < steps; ++step) {
+                for (int step = first_step; step < end_step; ++step) {
                     // The slots are empty in the first round: the phase before the first counts as ended.
                     empty[slot].wait(parity ^ 1);
                     full[slot].arrive_expecting(STAGE);
@@ -69,35 +74,41 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1)
                     advance();
                 }
             }
+        if constexpr (SPLIT > 1) {
+            // As often as the sums do.
+            __syncwarp();
+            for (int i = 0; i < 2; ++i) cluster_arrive_relaxed(), cluster_wait();
+        }
     } else {
-        if constexpr (GROUPS > 1) detail::set_registers<232, true>();
+        if constexpr (GROUPS > 1) detail::set_registers<GROUPS == 2 ? 232 : 160, true>();
         using Made = typename detail::storage<Out>::type;
         const int warp = threadIdx.x / 32 - 4, lane = threadIdx.x % 32, group = warp / 4;
         warpgroup_sums<T, WIDE> sums;
-        for (int number = blockIdx.x; number < each * batches; number += gridDim.x) {
+        for (int number = blockIdx.x / SPLIT; number < each * batches; number += clusters) {
             place(number);
             int last = slot;
-            for (int step = 0; step < steps; ++step) {
+            sums.clear();
+            for (int step = first_step; step < end_step; ++step) {
                 full[slot].wait(parity);
                 const unsigned char* const tile = memory + slot * STAGE;
-                sums.template add<ATile, BTile, A_DEEP, B_DEEP>(ATile::descriptor(tile, 64 * group),
-                                                                BTile::descriptor(tile + ATile::BYTES, 0), step > 0);
+                sums.template add<ATile, BTile>(tile, tile + ATile::BYTES, 64 * group, step > first_step);
                 sums.template wait<1>();
-                if (step > 0 && lane == 0) empty[last].arrive();
+                if (step > first_step && lane == 0) empty[last].arrive();
                 last = slot;
                 advance();
             }
             sums.template wait<0>();
             if (lane == 0) empty[last].arrive();
+            if constexpr (SPLIT > 1) {
+                static_assert((WIDE / 16 + SPLIT - 1) / SPLIT * SPLIT * GROUPS * 128 * 32 <= STAGES * STAGE,
+                              "the parts' sums fit the memory of the tiles");
+                sums.template total<SPLIT>(memory, rank, threadIdx.x - 128, GROUPS * 128);
+            }
             const long long begin = (static_cast<long long>(batch) * m + row) * n + column;
-            const product_epilogue<float, float, Made, Activation, BIAS, RESIDUAL, IS_ALIGNED> epilogue{
+            const product_epilogue<V, V, Made, Activation, BIAS, RESIDUAL, IS_ALIGNED> epilogue{
                 reinterpret_cast<const Made*>(bias + column), reinterpret_cast<const Made*>(residual + begin),
                 reinterpret_cast<Made*>(c + begin), n, scale, m - row, n - column};
-#pragma unroll
-            for (int wide = 0; wide < WIDE; wide += 32)
-#pragma unroll
-                for (int half = 0; half < 2; ++half)
-                    epilogue.store(warp * 16 + lane / 4 + 8 * half, wide + lane % 4 * 8, sums.neighbours(wide, half));
+            sums.template store<SPLIT, A_DEEP>(epilogue, rank);
         }
     }
 }

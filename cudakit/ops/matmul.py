@@ -74,7 +74,10 @@ TABLE = {
         Tile(64, 64, 64, (2, 2), stages=4, blocks=2, rate=0.68),
     ),
     "tensor4": (Tile(128, 128, 32, (2, 2), blocks=2), Tile(64, 64, 32, (2, 2), stages=4, blocks=2, rate=0.6)),
-    "float64": (Tile(128, 128, 16, (2, 4)), Tile(64, 64, 16, (2, 2), stages=4, blocks=2, rate=0.85)),
+    "float64": (
+        Tile(64, 128, 16, (2, 2), blocks=2),
+        Tile(64, 64, 16, (2, 2), stages=4, blocks=2, rate=0.9),
+    ),
 }
 #: Further tiles, for cards on which they were measured to be faster.
 _FURTHER = {
@@ -97,7 +100,7 @@ _FURTHER = {
         Tile(128, 64, 32, (2, 2)),
         Tile(64, 128, 32, (2, 2)),
     ),
-    "float64": (Tile(64, 128, 16, (2, 2)), Tile(128, 64, 16, (2, 2)), Tile(64, 64, 16, (2, 4))),
+    "float64": (Tile(128, 128, 16, (2, 4)), Tile(128, 64, 16, (2, 2)), Tile(64, 64, 16, (2, 4))),
 }
 _TILES = {row: {tile.name: tile for tile in (*TABLE[row], *_FURTHER.get(row, ()))} for row in TABLE}
 _CHOICES = {
@@ -559,7 +562,9 @@ def _by_threads(place: ArrayPlace, call: _Call, extras: list[Any], written: Any)
     `extras` are bias and residual, or None. `written` is the array for the result, or None.
     """
     a, b = call.a, call.b
-    warpgroups = by_warpgroups(place, a, b, call.result_dtype, call.activation, extras, written)
+    warpgroups = None
+    if call.precision is None:
+        warpgroups = by_warpgroups(place, a, b, call.result_dtype, call.activation, extras, written)
     if warpgroups is not None:
         return warpgroups.product, a, b, warpgroups.explanation
     operand_sides = _sides(place, a, b)

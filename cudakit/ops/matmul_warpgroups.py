@@ -1,4 +1,4 @@
-"""Products of matrices of 16-bit floats on Hopper GPUs, by warpgroups (`wgmma`) and tensor copies (TMA)."""
+"""Products of matrices on Hopper GPUs by warpgroups (`wgmma`, or multiply-adds of float32) and tensor copies (TMA)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from cudakit.jit.load.config import config
 from cudakit.ops.epilogue import Activation, kernel_with
 from cudakit.ops.matmul_tiles import MatrixLayout, Product, flat_of, matrix_layout
 
-#: Elements along k of a tile, and rows or columns of a box of 128 bytes.
-_BOX = 64
+_DTYPES = ("float16", "bfloat16", "int8", "float32")
+#: Bytes of a row of a box, and of a tile along k.
+_BOX_BYTES = 128
 _ROW_BYTES = 16
 
 
 class Tile(NamedTuple):
-    """A block's tile of C: `groups` warpgroups of 64 rows, `n` columns.
+    """A block's tile of C: `groups` warpgroups of 64 rows, `n` columns. A cluster of `split` blocks divides k.
 
     Attributes
     ----------
@@ -27,12 +28,16 @@ class Tile(NamedTuple):
         Number of tiles of A and B in shared memory.
     rate : float
         Fraction of the greatest rate that products of very many tiles reach.
+    blocks : int
+        Blocks on a multiprocessor.
     """
 
     groups: int
     n: int
     stages: int
     rate: float
+    split: int = 1
+    blocks: int = 1
 
     @property
     def m(self) -> int:
@@ -42,11 +47,19 @@ class Tile(NamedTuple):
     @property
     def shared_bytes(self) -> int:
         """Shared memory of a block in bytes: tiles of A and B, and two barriers, for each stage."""
-        return self.stages * ((self.m + self.n) * _BOX * 2 + 16)
+        return self.stages * ((self.m + -(-self.n // 64) * 64) * _BOX_BYTES + 16)
 
 
 #: As measured on an H200 (`benchmarks/results/products-h200.md`), greatest first.
-TABLE = (Tile(2, 256, 4, 1.0), Tile(2, 192, 5, 1.0), Tile(2, 128, 6, 0.98), Tile(1, 128, 8, 0.77))
+TABLE = (
+    Tile(2, 256, 4, 1.0),
+    Tile(2, 192, 5, 1.0),
+    Tile(2, 128, 6, 0.98),
+    Tile(1, 128, 8, 0.77),
+    Tile(1, 64, 8, 0.5),
+)
+#: Dtypes of which warpgroups are the faster kernels.
+_FASTER = ("float16", "bfloat16", "int8")
 #: Multiply-adds from which warpgroups were measured to be faster.
 _LEAST = 128**3
 _CAPABILITY = (9, 0)
@@ -73,7 +86,8 @@ def by_warpgroups(
 
     `extras` are bias and residual, or None. `written` is the result, or None. The operands have at least two axes.
     """
-    if a.dtype.itemsize != 2 or a.dtype.kind in "iu" or device_limits(place.device).compute_capability != _CAPABILITY:
+    size = a.dtype.itemsize
+    if a.dtype.name not in _DTYPES or device_limits(place.device).compute_capability != _CAPABILITY:
         return None
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     if any(prod(x.shape[:-2]) != 1 and x.shape[:-2] != batch for x in (a, b)):
@@ -85,11 +99,14 @@ def by_warpgroups(
     if prod(b.shape[:-2]) == 1 and not left.is_transposed and left.step in (0, m * left.pitch):
         # Rows of all of A are rows of one matrix.
         m, batches, a = m * prod(a.shape[:-2]), 1, a.reshape(-1, k)
-    if not is_faster(batches, m, n, k, place.device) or place.is_named(a) or place.is_named(b):
+    if not is_faster(a.dtype.name, batches, m, n, k, place.device) or place.is_named(a) or place.is_named(b):
         return None
-    sides = _Operand(left, m, k, True, prod(a.shape[:-2])), _Operand(right, k, n, False, prod(b.shape[:-2]))
-    aligned = [side.step_bytes % _ROW_BYTES == 0 == side.layout.pitch * 2 % _ROW_BYTES for side in sides]
-    if not all(aligned) or place.alignment(flat_of(a), flat_of(b)) < _ROW_BYTES:
+    sides = _Operand(left, m, k, True, prod(a.shape[:-2]), size), _Operand(right, k, n, False, prod(b.shape[:-2]), size)
+    fits = [
+        side.step_bytes % _ROW_BYTES == 0 == side.layout.pitch * size % _ROW_BYTES and (side.is_deep or size > 1)
+        for side in sides
+    ]
+    if not all(fits) or place.alignment(flat_of(a), flat_of(b)) < _ROW_BYTES:
         return None
     tile, why = choose(batches, m, n, k, place.device)
     present = extras[0] is not None, extras[1] is not None
@@ -98,12 +115,13 @@ def by_warpgroups(
         a.dtype, result_dtype, activation, sides, (m, n, k, batches), present, alignment, tile, place.device
     )
     maps = [
-        place.tensor_map(side.boxed(place, x), (1, lines if side.is_deep else _BOX, _BOX))
+        place.tensor_map(side.boxed(place, x), (1, lines if side.is_deep else _BOX_BYTES // size, _BOX_BYTES // size))
         for x, side, lines in zip((a, b), sides, (tile.m, tile.n), strict=True)
     ]
-    lines = [f"{tile.m} × {tile.n} × {_BOX}, {tile.groups + 1} warpgroups, wgmma of {a.dtype}: {why}"]
+    box, multiplier = _BOX_BYTES // size, "fused multiply-adds" if size == 4 else "wgmma"
+    lines = [f"{tile.m} × {tile.n} × {box}, {tile.groups + 1} warpgroups, {multiplier} of {a.dtype}: {why}"]
     for name, side, other in zip("ab", sides, "mn", strict=True):
-        lines.append(f"{name}: read as it lies, in boxes of {_BOX} neighbours along {'k' if side.is_deep else other}")
+        lines.append(f"{name}: read as it lies, in boxes of {box} neighbours along {'k' if side.is_deep else other}")
     return Warpgroups(launch._replace(numbers=(*launch.numbers, *maps)), "\n".join(lines))
 
 
@@ -115,6 +133,7 @@ class _Operand(NamedTuple):
     columns: int
     is_a: bool
     matrices: int
+    itemsize: int
 
     @property
     def is_deep(self) -> bool:
@@ -128,13 +147,14 @@ class _Operand(NamedTuple):
     @property
     def step_bytes(self) -> int:
         """Bytes from one matrix to the next."""
-        return 2 * (self.layout.step if self.matrices > 1 else self.layout.pitch * self._lines)
+        return self.itemsize * (self.layout.step if self.matrices > 1 else self.layout.pitch * self._lines)
 
     def boxed(self, place: ArrayPlace, x: Any) -> Any:
         """Return the operand as (matrices, lines, contiguous elements), as bits: CuPy's arrays need no bfloat16."""
+        size = self.itemsize
         contiguous = self.rows if self.layout.is_transposed else self.columns
-        shape, strides = (self.matrices, self._lines, contiguous), (self.step_bytes, 2 * self.layout.pitch, 2)
-        return place.xp.lib.stride_tricks.as_strided(x, shape, strides).view(np.uint16)
+        shape, strides = (self.matrices, self._lines, contiguous), (self.step_bytes, size * self.layout.pitch, size)
+        return place.xp.lib.stride_tricks.as_strided(x, shape, strides).view(f"u{size}")
 
 
 class Choice(NamedTuple):
@@ -144,11 +164,11 @@ class Choice(NamedTuple):
     why: str
 
 
-def is_faster(batches: int, m: int, n: int, k: int, device: int | str) -> bool:
-    """Return whether warpgroups multiply faster than kernels with `mma.sync`. Never on the emulator, where each
-    instruction of a warpgroup takes long.
+def is_faster(stored: str, batches: int, m: int, n: int, k: int, device: int | str) -> bool:
+    """Return whether warpgroups multiply faster than other kernels. Never on the emulator, where each instruction of a
+    warpgroup takes long. `stored` is the dtype of the operands.
     """
-    return busy_blocks(device) > 1 and min(m, n, k) >= _BOX and batches * m * n * k >= _LEAST
+    return stored in _FASTER and busy_blocks(device) > 1 and min(m, n, k) >= 64 and batches * m * n * k >= _LEAST
 
 
 @functools.lru_cache(1024)
@@ -192,8 +212,13 @@ def product(
     m, n, _, batches = sizes
     is_aligned = gcd(out_alignment, n * result_dtype.itemsize) >= _ROW_BYTES
     deep = [side.is_deep for side in sides]
-    names = stored, result_dtype, activation.name, tile.groups, tile.n, tile.stages, *deep, *extras, is_aligned
+    # int8 is summed in int, and its results may be floats.
+    value = "int" if result_dtype.kind in "iu" else "float"
+    names = stored, value, result_dtype, activation.name, *tile[:3], *deep, *extras, is_aligned, *tile[4:]
     kernel = kernel_with("warpgroup_matmul", "warpgroup_matmul", activation.source, _ARCH)[*names]
-    count = min(batches * -(-m // tile.m) * -(-n // tile.n), device_limits(device).multiprocessors)
+    count = batches * -(-m // tile.m) * -(-n // tile.n) * tile.split
+    if tile.split == 1:
+        count = min(count, tile.blocks * device_limits(device).multiprocessors)
+    cluster = tile.split if tile.split > 1 else None
     steps = [int(side.matrices > 1) for side in sides]
-    return Product(kernel, config(count, 128 * (tile.groups + 1), tile.shared_bytes), (*sizes, *steps))
+    return Product(kernel, config(count, 128 * (tile.groups + 1), tile.shared_bytes, cluster), (*sizes, *steps))

@@ -38,17 +38,21 @@ def use(monkeypatch: pytest.MonkeyPatch, tile: Tile) -> None:
 
 def numbers(xp: Any, *shape: int, dtype: np.dtype = F2, seed: int = 0) -> Any:
     """Numbers that begin at a multiple of 16 bytes, and so do their rows, which may be longer."""
-    pitch = -(-shape[-1] // 8) * 8
-    whole = xp.zeros((int(np.prod(shape[:-1])) * pitch + 8,), np.uint16)
+    run = 16 // dtype.itemsize
+    pitch = -(-shape[-1] // run) * run
+    whole = xp.zeros((int(np.prod(shape[:-1])) * pitch + run,), f"u{dtype.itemsize}")
     address = whole.data.ptr if xp is not np else whole.ctypes.data
-    rows = whole[-address % 16 // 2 :][: whole.size - 8].reshape(*shape[:-1], pitch)[..., : shape[-1]].view(dtype)
-    rows[...] = xp.asarray(np.random.default_rng(seed).standard_normal(shape).astype(dtype))
+    begin = -address % 16 // dtype.itemsize
+    rows = whole[begin:][: whole.size - run].reshape(*shape[:-1], pitch)[..., : shape[-1]].view(dtype)
+    random = np.random.default_rng(seed)
+    values = random.integers(-128, 128, shape) if dtype.kind == "i" else random.standard_normal(shape)
+    rows[...] = xp.asarray(values.astype(dtype))
     return rows
 
 
 def check(a: Any, b: Any, stream: Any, by: str = "wgmma", want: Any = None, **named: Any) -> Any:
     lines = vars(ck.ops.matmul)["explain"](a, b, by="threads", stream=stream)
-    assert [name for name in ("wgmma", "mma.sync") if name in lines] == [by], lines
+    assert [name for name in ("wgmma", "mma.sync", "warpgroups, fused") if name in lines] == [by], lines
     left, right = (to_host(x).astype(float) for x in (a, b))
     exact = left @ right if want is None else want(left @ right)
     for _ in range(2):
@@ -94,6 +98,72 @@ def test_a_block_makes_several_tiles(stream: Any, xp: Any, monkeypatch: Any) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("split", [2, 3, 4, 8])
+@pytest.mark.parametrize("k", [510, 640])
+def test_splits_of_k(stream: Any, xp: Any, monkeypatch: Any, split: int, k: int) -> None:
+    use(monkeypatch, SMALL._replace(stages=4, split=split))
+    a, b, bias = numbers(xp, 2, 70, k), numbers(xp, 2, k, 136, seed=1), numbers(xp, 1, 136)[0]
+    got = check(a, b, stream, want=lambda x: x + to_host(bias).astype(float), bias=bias)
+    again = ck.ops.matmul(a, b, by="threads", bias=bias, stream=stream)
+    assert (to_host(got).view(np.uint16) == to_host(again).view(np.uint16)).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("split", [1, 2])
+@pytest.mark.parametrize("made", ["i1", "i4", "f2", "f4"])
+def test_int8(stream: Any, xp: Any, monkeypatch: Any, made: str, split: int) -> None:
+    use(monkeypatch, SMALL._replace(stages=4, split=split))
+    dtype = np.dtype("i1")
+    a, b = numbers(xp, 70, 1101, dtype=dtype), numbers(xp, 130, 1101, dtype=dtype, seed=1).T
+    # A sum that has 25 bits.
+    a[3], b[:, 5] = 127, 127
+    exact = to_host(a).astype("i8") @ to_host(b).astype("i8")
+    named = {"scale": 2.0**-16, "bias": numbers(xp, 1, 130)[0]} if made == "f2" else {}
+    assert "wgmma of int8" in vars(ck.ops.matmul)["explain"](a, b, by="threads", stream=stream)
+    got = ck.ops.matmul(a, b, by="threads", dtype=made, stream=stream, **named)
+    if made == "f2":
+        expected = (exact * 2.0**-16 + to_host(named["bias"]).astype(float)).astype("f2")
+        np.testing.assert_allclose(to_host(got).astype(float), expected.astype(float), rtol=1e-3, atol=1e-3)
+    else:
+        np.testing.assert_array_equal(to_host(got), exact.astype(made))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tile", [SMALL, Tile(2, 256, 3, 1.0)], ids=str)
+@pytest.mark.parametrize("turned", ["nn", "nt", "tn", "tt"])
+def test_float32(stream: Any, xp: Any, monkeypatch: Any, tile: Tile, turned: str) -> None:
+    use(monkeypatch, tile)
+    m, n, k = tile.m + 9, tile.n + 5, 32 * tile.stages + 39
+    a = numbers(xp, k, m, dtype=F4).T if turned[0] == "t" else numbers(xp, m, k, dtype=F4)
+    b = numbers(xp, n, k, dtype=F4, seed=1).T if turned[1] == "t" else numbers(xp, k, n, dtype=F4, seed=1)
+    got = check(a, b, stream, by="warpgroups, fused")
+    assert "mma.sync of TF32" in vars(ck.ops.matmul)["explain"](a, b, by="threads", precision="tf32", stream=stream)
+    # Each sum is that of the other kernel, bit for bit.
+    monkeypatch.setattr(matmul_warpgroups, "is_faster", lambda *_: False)
+    other = ck.ops.matmul(a.copy(), b.copy(), by="threads", stream=stream)
+    assert (to_host(got) == to_host(other)).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("made", [F2, F4], ids=str)
+def test_float32_of_batches_with_an_epilogue(stream: Any, xp: Any, made: np.dtype) -> None:
+    a, b = numbers(xp, 2, 70, 72, dtype=F4), numbers(xp, 2, 72, 135, dtype=F4, seed=1)
+    bias, residual = numbers(xp, 1, 135, dtype=made)[0], numbers(xp, 2, 70, 135, dtype=made, seed=2)
+    host = [to_host(x).astype(float) for x in (bias, residual)]
+    named = {"bias": bias, "residual": residual, "scale": 0.25, "activation": "relu", "dtype": made}
+    check(a, b, stream, "warpgroups, fused", lambda x: np.maximum(0.25 * x + host[0], 0) + host[1], **named)
+
+
+@pytest.mark.slow
+def test_int8_that_does_not_lie_along_k_is_left_to_mma_sync(stream: Any, xp: Any) -> None:
+    dtype = np.dtype("i1")
+    a, b = numbers(xp, 80, 80, dtype=dtype), numbers(xp, 80, 80, dtype=dtype, seed=1)
+    for left, right in ((a, b), (a.T, b.T), (a.T, b), (numbers(xp, 80, 72, dtype=dtype)[:, :70], b[:70].T[:, :70].T)):
+        lines = vars(ck.ops.matmul)["explain"](left, right, by="threads", stream=stream)
+        assert "mma.sync of int8" in lines, lines
+
+
+@pytest.mark.slow
 def test_batches(stream: Any, xp: Any) -> None:
     a, b = numbers(xp, 2, 3, 40, 72), numbers(xp, 2, 3, 72, 24, seed=1)
     for left, right in ((a, b), (a[:, 1], b[:, 1]), (a, b[0, 0]), (a[0, 0], b), (a[0], b[0, 1:2]), (a[:1], b[1:])):
@@ -123,7 +193,9 @@ def test_epilogue(stream: Any, xp: Any, n: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.emulator
-def test_checks_find_nothing() -> None:
+@pytest.mark.parametrize("split", [1, 2])
+def test_checks_find_nothing(monkeypatch: pytest.MonkeyPatch, split: int) -> None:
+    use(monkeypatch, SMALL._replace(split=split))
     a, b = numbers(np, 200, 200), numbers(np, 200, 160, seed=1)
     check(a, b, ck.emulator.stream(check="raise"))
 
@@ -164,17 +236,17 @@ def test_graphs_replace_named_matrices(stream: Any, xp: Any) -> None:
 
 
 def test_the_own_choice_of_the_emulator_is_mma_sync() -> None:
-    assert not matmul_warpgroups.is_faster(1, 8192, 8192, 8192, "sm_90")
+    assert not matmul_warpgroups.is_faster("float16", 1, 8192, 8192, 8192, "sm_90")
 
 
 def test_own_choice_of_small_products(monkeypatch: Any) -> None:
     monkeypatch.setattr(matmul_warpgroups, "busy_blocks", lambda _: 132)
-    assert matmul_warpgroups.is_faster(1, 128, 128, 128, 0)
-    assert not matmul_warpgroups.is_faster(1, 63, 8192, 8192, 0)
-    assert not matmul_warpgroups.is_faster(1, 64, 64, 64, 0)
+    assert matmul_warpgroups.is_faster("float16", 1, 128, 128, 128, 0)
+    assert not matmul_warpgroups.is_faster("float16", 1, 63, 8192, 8192, 0)
+    assert not matmul_warpgroups.is_faster("float16", 1, 64, 64, 64, 0)
 
 
 def test_own_choice_of_tiles(monkeypatch: Any) -> None:
     monkeypatch.setattr(matmul_warpgroups, "busy_blocks", lambda _: 132)
-    names = {size: matmul_warpgroups.choose(1, size, size, size, "H200")[0] for size in (1024, 1536, 2048, 3072)}
-    assert names == {1024: TABLE[3], 1536: TABLE[1], 2048: TABLE[0], 3072: TABLE[1]}
+    names = {size: matmul_warpgroups.choose(1, size, size, size, "H200")[0] for size in (512, 1024, 1536, 2048, 3072)}
+    assert names == {512: TABLE[4], 1024: TABLE[3], 1536: TABLE[1], 2048: TABLE[0], 3072: TABLE[1]}

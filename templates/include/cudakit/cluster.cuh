@@ -15,6 +15,11 @@ __device__ inline void cluster_arrive() {
     asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
 
+/// As `cluster_arrive`, for reads alone: what this thread wrote before need not be visible. Costs no fence.
+__device__ inline void cluster_arrive_relaxed() {
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+
 /// Waits until all threads of the cluster have arrived as often as this one.
 __device__ inline void cluster_wait() {
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");

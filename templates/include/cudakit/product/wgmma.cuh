@@ -1,10 +1,9 @@
-// Products of tiles of matrices in shared memory by the tensor cores, a warpgroup at a time, and the tiles (wgmma and copies
-// of boxes of a tensor; sm_90a).
+// Products of tiles of matrices in shared memory by the tensor cores, a warpgroup at a time (wgmma; sm_90a).
 #pragma once
 
-#include <cuda.h>
+#include <cudakit/cluster.cuh>
 #include <cudakit/elementwise/values.cuh>
-#include <cudakit/mbarrier.cuh>
+#include <cudakit/product/boxed.cuh>
 
 struct __half;
 struct __nv_bfloat16;
@@ -12,30 +11,54 @@ struct __nv_bfloat16;
 namespace cudakit {
 
 namespace detail {
-// C += A B of 64 × N along 16 elements, or C = A B without `keeps`. Descriptors name A and B; TURNED: not along k.
+/// Type of the sums of products of T.
+template <typename T>
+struct wgmma_sum {
+    using type = float;
+};
+template <>
+struct wgmma_sum<signed char> {
+    using type = int;
+};
+
+// C += A B of 64 × N along 32 bytes, or C = A B without `keeps`. Descriptors name A and B; TURNED: not along k.
 #define CUDAKIT_TEN(t) "%" #t "0,%" #t "1,%" #t "2,%" #t "3,%" #t "4,%" #t "5,%" #t "6,%" #t "7,%" #t "8,%" #t "9,"
-#define CUDAKIT_FOUR(i) "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3])
+#define CUDAKIT_FOUR(i) CUDAKIT_C(c[i]), CUDAKIT_C(c[i + 1]), CUDAKIT_C(c[i + 2]), CUDAKIT_C(c[i + 3])
 #define CUDAKIT_SIXTEEN(i) CUDAKIT_FOUR(i), CUDAKIT_FOUR(i + 4), CUDAKIT_FOUR(i + 8), CUDAKIT_FOUR(i + 12)
 #define CUDAKIT_32(i) CUDAKIT_SIXTEEN(i), CUDAKIT_SIXTEEN(i + 16)
 #define CUDAKIT_SIXTY CUDAKIT_TEN() CUDAKIT_TEN(1) CUDAKIT_TEN(2) CUDAKIT_TEN(3) CUDAKIT_TEN(4) CUDAKIT_TEN(5)
 #define CUDAKIT_WGMMA(T, FORM, N, NAMES, A, B, KEEPS, A_LIES, B_LIES, ...) \
     template <bool A_TURNED, bool B_TURNED> \
-    __device__ __forceinline__ void wgmma(const T*, float (&c)[N / 2], unsigned long long a, unsigned long long b, int keeps) { \
-        asm volatile("{ .reg .pred p; setp.ne.b32 p, " KEEPS ", 0; wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." FORM "." \
-                     FORM " {" NAMES "}, " A ", " B ", p, 1, 1, " A_LIES ", " B_LIES "; }" \
+    __device__ __forceinline__ void wgmma(const T*, wgmma_sum<T>::type (&c)[N / 2], unsigned long long a, unsigned long long b, \
+                                          int keeps) { \
+        asm volatile("{ .reg .pred p; setp.ne.b32 p, " KEEPS ", 0; wgmma.mma_async.sync.aligned.m64n" #N FORM " {" NAMES "}, " A \
+                     ", " B ", p" CUDAKIT_SIGNS(A_LIES, B_LIES) "; }" \
                      : __VA_ARGS__ \
                      : "l"(a), "l"(b), "r"(keeps), "n"(A_TURNED ? 1 : 0), "n"(B_TURNED ? 1 : 0)); \
     }
 #define CUDAKIT_WGMMAS(T, FORM) \
+    CUDAKIT_WGMMA(T, FORM, 64, CUDAKIT_TEN() CUDAKIT_TEN(1) CUDAKIT_TEN(2) "%30,%31", "%32", "%33", "%34", "%35", "%36", \
+                  CUDAKIT_32(0)) \
     CUDAKIT_WGMMA(T, FORM, 128, CUDAKIT_SIXTY "%60,%61,%62,%63", "%64", "%65", "%66", "%67", "%68", CUDAKIT_32(0), CUDAKIT_32(32)) \
+    CUDAKIT_WGMMA(T, FORM, 160, CUDAKIT_SIXTY CUDAKIT_TEN(6) "%70,%71,%72,%73,%74,%75,%76,%77,%78,%79", "%80", "%81", "%82", "%83", \
+                  "%84", CUDAKIT_32(0), CUDAKIT_32(32), CUDAKIT_SIXTEEN(64)) \
     CUDAKIT_WGMMA(T, FORM, 192, CUDAKIT_SIXTY CUDAKIT_TEN(6) CUDAKIT_TEN(7) CUDAKIT_TEN(8) "%90,%91,%92,%93,%94,%95", "%96", "%97", \
                   "%98", "%99", "%100", CUDAKIT_32(0), CUDAKIT_32(32), CUDAKIT_32(64)) \
     CUDAKIT_WGMMA(T, FORM, 256, \
                   CUDAKIT_SIXTY CUDAKIT_TEN(6) CUDAKIT_TEN(7) CUDAKIT_TEN(8) CUDAKIT_TEN(9) CUDAKIT_TEN(10) CUDAKIT_TEN(11) \
                   "%120,%121,%122,%123,%124,%125,%126,%127", \
                   "%128", "%129", "%130", "%131", "%132", CUDAKIT_32(0), CUDAKIT_32(32), CUDAKIT_32(64), CUDAKIT_32(96))
-CUDAKIT_WGMMAS(__half, "f16")
-CUDAKIT_WGMMAS(__nv_bfloat16, "bf16")
+#define CUDAKIT_C "+f"
+#define CUDAKIT_SIGNS(A_LIES, B_LIES) ", 1, 1, " A_LIES ", " B_LIES
+CUDAKIT_WGMMAS(__half, "k16.f32.f16.f16")
+CUDAKIT_WGMMAS(__nv_bfloat16, "k16.f32.bf16.bf16")
+#undef CUDAKIT_C
+#undef CUDAKIT_SIGNS
+#define CUDAKIT_C "+r"
+#define CUDAKIT_SIGNS(A_LIES, B_LIES) ""
+CUDAKIT_WGMMAS(signed char, "k32.s32.s8.s8")
+#undef CUDAKIT_C
+#undef CUDAKIT_SIGNS
 #undef CUDAKIT_WGMMAS
 #undef CUDAKIT_WGMMA
 #undef CUDAKIT_SIXTY
@@ -43,16 +66,6 @@ CUDAKIT_WGMMAS(__nv_bfloat16, "bf16")
 #undef CUDAKIT_SIXTEEN
 #undef CUDAKIT_FOUR
 #undef CUDAKIT_TEN
-
-/// Copy the box of a tensor of three axes that begins at x (the contiguous axis), y, z. By one thread; `barrier` counts the
-/// bytes.
-__device__ __forceinline__ void load_box(void* shared, const CUtensorMap& map, int x, int y, int z, mbarrier& barrier) {
-    asm volatile(
-        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(
-            shared_address(shared)),
-        "l"(&map), "r"(x), "r"(y), "r"(z), "r"(shared_address(&barrier))
-        : "memory");
-}
 
 /// The warpgroup's threads may keep so many registers each from now on.
 template <int COUNT, bool IS_MORE>
@@ -62,45 +75,23 @@ __device__ __forceinline__ void set_registers() {
 }
 }  // namespace detail
 
-/// Tiles of LINES rows of A (columns of B) and 64 elements of 2 bytes along k, as copies of boxes with a swizzle of 128 bytes
-/// leave them. DEEP: memory is contiguous along k, and the tile is a box of LINES rows. Else the tile is boxes of 64 rows
-/// along k, for 64 lines each.
-template <int LINES, bool DEEP>
-struct boxed_tile {
-    static constexpr int DEPTH = 64, BYTES = LINES * DEPTH * 2;
-    // From one product along 16 elements of k to the next, in units of 16 bytes.
-    static constexpr int STEP = (DEEP ? 32 : 16 * 128) / 16;
-
-    __device__ static __forceinline__ void load(unsigned char* tile, const CUtensorMap& map, int line, int depth, int batch,
-                                                mbarrier& barrier) {
-        if constexpr (DEEP)
-            detail::load_box(tile, map, depth, line, batch, barrier);
-        else
-#pragma unroll
-            for (int i = 0; i < LINES; i += 64) detail::load_box(tile + i * 128, map, line + i, depth, batch, barrier);
-    }
-
-    /// The matrix descriptor from a line on, which is a multiple of 64.
-    __device__ static __forceinline__ unsigned long long descriptor(const unsigned char* tile, int line) {
-        // Eight rows of 128 bytes are an atom. Boxes of 64 rows follow each other.
-        constexpr unsigned long long FORM = 1ull << 62 | 1024ull >> 4 << 32 | (DEEP ? 1ull : 8192ull >> 4) << 16;
-        return FORM | detail::shared_address(tile + line * 128) >> 4;
-    }
-};
-
 /// Sums of a warpgroup's tile of 64 × WIDE. Products are on their way until `wait` says that they are not.
 template <typename T, int WIDE>
 struct warpgroup_sums {
-    float sum[WIDE / 2];
+    using type = typename detail::wgmma_sum<T>::type;
+    type sum[WIDE / 2];
 
-    /// C += A B along the tiles' depth, or C = A B without `keeps`.
-    template <typename A, typename B, bool A_DEEP, bool B_DEEP>
-    __device__ __forceinline__ void add(unsigned long long a, unsigned long long b, bool keeps) {
+    /// Begin a tile: the first `add` does not keep the sums.
+    __device__ __forceinline__ void clear() {}
+    /// C += A B along the tiles' depth, or C = A B without `keeps`, of the 64 rows of A from `line` on.
+    template <typename A, typename B>
+    __device__ __forceinline__ void add(const unsigned char* a_tile, const unsigned char* b_tile, int line, bool keeps) {
+        const unsigned long long a = A::descriptor(a_tile, line), b = B::descriptor(b_tile, 0);
         fix();
         asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
-        for (int i = 0; i < A::DEPTH / 16; ++i)
-            detail::wgmma<!A_DEEP, !B_DEEP>(static_cast<const T*>(nullptr), sum, a + i * A::STEP, b + i * B::STEP,
+        for (int i = 0; i < 4; ++i)
+            detail::wgmma<!A::IS_DEEP, !B::IS_DEEP>(static_cast<const T*>(nullptr), sum, a + i * A::STEP, b + i * B::STEP,
                                             keeps || i > 0);
         asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
         fix();
@@ -111,11 +102,68 @@ struct warpgroup_sums {
         asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LATER) : "memory");
         fix();
     }
+    /// Add the sums of the same thread in the other blocks of a cluster of BLOCKS, in the order of their ranks. The block of
+    /// rank r then has the totals of parts r, r + BLOCKS, …; a part is 8 sums. All threads of the cluster call it, or arrive and wait
+    /// twice. `parts` is memory of the block that no copy writes: 32 bytes a thread for each part of each block.
+    template <int BLOCKS>
+    __device__ __forceinline__ void total(void* parts, unsigned int rank, int thread, int threads) {
+        using Four = pack<type, 4>;
+        constexpr int PARTS = WIDE / 16;
+        const auto at = [&](int part, int block, int quarter) {
+            return static_cast<Four*>(parts) + ((part / BLOCKS * BLOCKS + block) * 2 + quarter) * threads + thread;
+        };
+        const auto index = [](int part, int i) { return part / 2 * 16 + i / 2 * 4 + part % 2 * 2 + i % 2; };
+        // Other blocks may still read their tiles, which are in the memory of the parts.
+        cluster_arrive_relaxed();
+        cluster_wait();
+#pragma unroll
+        for (int part = 0; part < PARTS; ++part)
+            if (part % BLOCKS != rank)
+#pragma unroll
+                for (int quarter = 0; quarter < 2; ++quarter) {
+                    Four four;
+#pragma unroll
+                    for (int i = 0; i < 4; ++i) four.values[i] = sum[index(part, quarter * 4 + i)];
+                    *cluster_shared(at(part, rank, quarter), part % BLOCKS) = four;
+                }
+        cluster_arrive();
+        cluster_wait();
+#pragma unroll
+        for (int part = 0; part < PARTS; ++part)
+            if (part % BLOCKS == rank)
+#pragma unroll
+                for (int quarter = 0; quarter < 2; ++quarter) {
+                    type all[4]{};
+#pragma unroll
+                    for (int block = 0; block < BLOCKS; ++block) {
+                        Four four;
+                        if (block != rank) four = *at(part, block, quarter);
+#pragma unroll
+                        for (int i = 0; i < 4; ++i)
+                            all[i] += block == rank ? sum[index(part, quarter * 4 + i)] : four.values[i];
+                    }
+#pragma unroll
+                    for (int i = 0; i < 4; ++i) sum[index(part, quarter * 4 + i)] = all[i];
+                }
+    }
+
+    /// Store parts `first`, `first` + PARTS, … of the sums of the warp's 16 rows; a part is 8 columns of 32 of a thread.
+    template <int PARTS, bool, typename Epilogue>
+    __device__ __forceinline__ void store(const Epilogue& epilogue, int first) const {
+        const int warp = threadIdx.x / 32 - 4, lane = threadIdx.x % 32;
+#pragma unroll
+        for (int part = 0; part < WIDE / 16; ++part)
+            if (part % PARTS == first)
+                epilogue.store(warp * 16 + lane / 4 + 8 * (part % 2), part / 2 * 32 + lane % 4 * 8,
+                               neighbours(part / 2 * 32, part % 2));
+    }
+
+private:
     /// Eight neighbours of C: columns `wide` + 8 (lane % 4) on, of row lane / 4 of the warp's 16, or 8 further (`half`).
-    __device__ __forceinline__ few<float, 8> neighbours(int wide, int half) const {
+    __device__ __forceinline__ few<type, 8> neighbours(int wide, int half) const {
         // A thread has two columns of each of four eights, and gets one eight from the four lanes of its row.
         const int lane = threadIdx.x % 4;
-        float pairs[4][2];
+        type pairs[4][2];
 #pragma unroll
         for (int i = 0; i < 8; ++i) pairs[i / 2][i % 2] = sum[wide / 2 + i / 2 * 4 + half * 2 + i % 2];
 #pragma unroll
@@ -124,23 +172,25 @@ struct warpgroup_sums {
             for (int i = 0; i < 8; ++i) {
                 const int low = i / 2;
                 if (low & apart) continue;
-                float &x = pairs[low][i % 2], &y = pairs[low + apart][i % 2];
+                type &x = pairs[low][i % 2], &y = pairs[low + apart][i % 2];
                 const bool is_high = lane & apart;
-                const float other = __shfl_xor_sync(~0u, is_high ? x : y, apart);
+                const type other = __shfl_xor_sync(~0u, is_high ? x : y, apart);
                 if (is_high) x = other;
                 else y = other;
             }
-        few<float, 8> result;
+        few<type, 8> result;
 #pragma unroll
         for (int i = 0; i < 8; ++i) result.values[i] = pairs[i / 2][i % 2];
         return result;
     }
 
-private:
     /// The compiler moves no use of a sum over this.
     __device__ __forceinline__ void fix() {
 #pragma unroll
-        for (int i = 0; i < WIDE / 2; ++i) asm volatile("" : "+f"(sum[i])::"memory");
+        for (int i = 0; i < WIDE / 2; ++i) {
+            if constexpr (sizeof(T) == 1) asm volatile("" : "+r"(sum[i])::"memory");
+            else asm volatile("" : "+f"(sum[i])::"memory");
+        }
     }
 };
 
