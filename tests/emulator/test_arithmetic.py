@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 from collections.abc import Callable, Sequence
@@ -39,8 +40,8 @@ def decode(bits: int, kind: str) -> float:
         return float("nan") if fraction else sign * float("inf")
     bias = (1 << exponent_bits - 1) - 1
     if exponent == 0:
-        return sign * float(Fraction(fraction) * Fraction(2) ** (1 - bias - fraction_bits))
-    return sign * float(Fraction(fraction + (1 << fraction_bits)) * Fraction(2) ** (exponent - bias - fraction_bits))
+        return sign * math.ldexp(fraction, 1 - bias - fraction_bits)
+    return sign * math.ldexp(fraction + (1 << fraction_bits), exponent - bias - fraction_bits)
 
 
 def encode(exact: Fraction, kind: str, mode: str, negative_zero: bool = False) -> int:
@@ -52,16 +53,15 @@ def encode(exact: Fraction, kind: str, mode: str, negative_zero: bool = False) -
     sign = int(negative) << exponent_bits + fraction_bits
     if exact == 0:
         return sign
-    value = abs(exact)
-    top = value.numerator.bit_length() - value.denominator.bit_length()
-    if Fraction(2) ** top > value:
+    above, below = abs(exact.numerator), exact.denominator
+    top = above.bit_length() - below.bit_length()
+    if below << max(top, 0) > above << max(-top, 0):  # 2 ** top is larger
         top -= 1
     step = max(top, 1 - bias) - fraction_bits
-    scaled = value / Fraction(2) ** step
-    whole = int(scaled)
-    rest = scaled - whole
+    below <<= max(step, 0)
+    whole, rest = divmod(above << max(-step, 0), below)
     if mode == "rn":
-        up = rest > Fraction(1, 2) or (rest == Fraction(1, 2) and whole & 1)
+        up = 2 * rest > below or (2 * rest == below and whole & 1)
     else:
         up = rest > 0 and mode == ("rm" if negative else "rp")
     bits = (step - (1 - bias - fraction_bits) << fraction_bits) + whole + bool(up)
@@ -498,12 +498,18 @@ def test_shifts_past_the_width(bits: int) -> None:
 
 def test_logic_of_three_operands() -> None:
     x, y, z = (integers(32) for _ in range(3))
+    results = np.zeros((256, x.size), "u4")
+    stored = (
+        f"lop3.b32 %t0, {{0}}, {{1}}, {{2}}, {table}; st.global.b32 [%a3+{4 * table * x.size}], %t0;"
+        for table in range(256)
+    )
+    apply(f"{' '.join(stored)} mov.b32 {{d}}, 0", x, y, z, results)
     for table in range(256):
         want = np.zeros_like(x)
         for place in range(8):
             if table >> place & 1:
                 want |= (x if place & 4 else ~x) & (y if place & 2 else ~y) & (z if place & 1 else ~z)
-        assert (apply(f"lop3.b32 {{d}}, {{0}}, {{1}}, {{2}}, {table}", x, y, z) == want).all(), table
+        assert (results[table] == want).all(), table
     text = "setp.lt.u32 %p1, {0}, {1}; lop3.or.b32 {d}|%p0, {0}, {1}, {2}, 128, %p1; selp.u32 {d}, 1, 0, %p0"
     assert (apply(text, x, y, z) == ((x & y & z != 0) | (x < y))).all()
 

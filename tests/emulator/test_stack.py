@@ -49,8 +49,8 @@ def test_the_stack_is_set_for_the_device() -> None:
             deep(70)
     with pytest.raises(ck.EmulationError, match="the device gives a thread 1024"):
         deep(30)
-    with ck.memory.limit(1 << 18, "stack"):
-        deep(2000)
+    with ck.memory.limit(1 << 15, "stack"):
+        deep(250)
 
 
 def test_a_kernel_that_does_not_recurse_has_what_it_needs() -> None:
