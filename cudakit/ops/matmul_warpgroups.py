@@ -53,11 +53,16 @@ class Tile(NamedTuple):
 #: As measured on an H200 (`benchmarks/results/products-h200.md`), greatest first.
 TABLE = (
     Tile(2, 256, 4, 1.0),
+    Tile(3, 192, 4, 1.0),
     Tile(2, 192, 5, 1.0),
     Tile(2, 128, 6, 0.98),
     Tile(1, 128, 8, 0.77),
+    Tile(2, 64, 8, 0.76, split=2),
     Tile(1, 64, 8, 0.5),
+    Tile(1, 64, 8, 0.5, split=2),
 )
+#: What a cluster takes to add the sums of its blocks, in multiply-adds along one step of k: 0.7 µs.
+_GATHER = 49152
 #: Dtypes of which warpgroups are the faster kernels.
 _FASTER = ("float16", "bfloat16", "int8")
 #: Multiply-adds from which warpgroups were measured to be faster.
@@ -108,7 +113,7 @@ def by_warpgroups(
     ]
     if not all(fits) or place.alignment(flat_of(a), flat_of(b)) < _ROW_BYTES:
         return None
-    tile, why = choose(batches, m, n, k, place.device)
+    tile, why = choose(batches, m, n, -(-k * size // _BOX_BYTES), place.device)
     present = extras[0] is not None, extras[1] is not None
     alignment = place.alignment(*(array for array in (*extras, written) if array is not None))
     launch = product(
@@ -172,16 +177,24 @@ def is_faster(stored: str, batches: int, m: int, n: int, k: int, device: int | s
 
 
 @functools.lru_cache(1024)
-def choose(batches: int, m: int, n: int, k: int, device: int | str) -> Choice:
-    """Return the tile with which the multiprocessors finish first, by the rates of `TABLE`."""
+def choose(batches: int, m: int, n: int, steps: int, device: int | str) -> Choice:
+    """Return the tile with which the multiprocessors finish first, by the rates of `TABLE`.
+
+    `steps` is the number of tiles along k.
+    """
     units = busy_blocks(device)
 
     def rounds(tile: Tile) -> int:
-        return -(-batches * -(-m // tile.m) * -(-n // tile.n) // units)
+        return -(-batches * -(-m // tile.m) * -(-n // tile.n) * tile.split // units)
 
-    best = min(TABLE, key=lambda tile: rounds(tile) * tile.m * tile.n / tile.rate)
-    used = batches * m * n / (rounds(best) * units * best.m * best.n)
-    return Choice(best, f"{rounds(best)} rounds on {units} multiprocessors, {used:.0%} of use")
+    def time(tile: Tile) -> float:
+        gather = _GATHER if tile.split > 1 else 0
+        return rounds(tile) * (-(-steps // tile.split) * tile.m * tile.n / tile.rate + gather)
+
+    best = min((tile for tile in TABLE if tile.split <= steps), key=time)
+    used = batches * m * n * best.split / (rounds(best) * units * best.m * best.n)
+    parts = f" of {best.split} parts of k" if best.split > 1 else ""
+    return Choice(best, f"{rounds(best)} rounds{parts} on {units} multiprocessors, {used:.0%} of use")
 
 
 @functools.lru_cache(1024)

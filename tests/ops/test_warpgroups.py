@@ -248,5 +248,11 @@ def test_own_choice_of_small_products(monkeypatch: Any) -> None:
 
 def test_own_choice_of_tiles(monkeypatch: Any) -> None:
     monkeypatch.setattr(matmul_warpgroups, "busy_blocks", lambda _: 132)
-    names = {size: matmul_warpgroups.choose(1, size, size, size, "H200")[0] for size in (512, 1024, 1536, 2048, 3072)}
-    assert names == {512: TABLE[4], 1024: TABLE[3], 1536: TABLE[1], 2048: TABLE[0], 3072: TABLE[1]}
+    names = {
+        size: matmul_warpgroups.choose(1, size, size, size // 64, "H200")[0] for size in (512, 1024, 1536, 2048, 3072)
+    }
+    split = Tile(1, 64, 8, 0.5, split=2)
+    assert names == {512: split._replace(split=1), 1024: TABLE[4], 1536: TABLE[2], 2048: TABLE[0], 3072: TABLE[1]}
+    assert matmul_warpgroups.choose(1, 64, 4096, 64, "H200")[0] == split
+    assert matmul_warpgroups.choose(1, 128, 4096, 64, "H200")[0] == Tile(2, 64, 8, 0.76, split=2)
+    assert matmul_warpgroups.choose(1, 64, 4096, 1, "H200")[0].split == 1
