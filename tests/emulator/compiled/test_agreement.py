@@ -760,3 +760,32 @@ def test_ctrl_c_stops_compiled_code(tmp_path: Path, quickly: bool) -> None:
         child.send_signal(signal.SIGINT)
         assert child.stdout.readline() == "stopped\n"
         assert child.wait(20) == 0
+
+
+SHARED_PLACES = """
+__global__ void shared_places(const unsigned *at, unsigned *out) {
+    __shared__ unsigned words[128];
+    unsigned base = __cvta_generic_to_shared(words), value;
+    for (int k = threadIdx.x; k < 128; k += 32) words[k] = k;
+    __syncthreads();
+    unsigned place = base + at[threadIdx.x];
+    if (at[threadIdx.x] == 8) return;  // with this place, or any other
+    asm volatile("st.shared.u32 [%1 + 4], %2; ld.shared.u32 %0, [%1 + 4];"
+                 : "=r"(value) : "r"(place), "r"(threadIdx.x) : "memory");
+    out[threadIdx.x] = value;
+}"""
+
+
+def test_scattered_shared_addresses_are_checked_in_32_bits() -> None:
+    """Lane 5 leaves the shared memory at its end, beside words, and near 2³¹ and 2³²; −4 wraps around to the begin."""
+
+    def kernel() -> ck.Kernel:
+        return ck.Kernel(SHARED_PLACES)
+
+    at, config = (np.arange(32) * 12 % 500).astype(np.uint32), ck.config(1, 32)
+    for place in (at[5], 0xFFFF_FFFC):
+        at[5] = place
+        agreed(kernel, config, at, np.zeros(32, np.uint32))
+    for place in (0x1FC, 0x200, 3, 0x1_0000, 0x7FFF_FFFC, 0x8000_0000, 0xFFFF_0000, 0xFFFF_FFF8):
+        at[5] = place
+        assert "st.shared" in failed(kernel, config, at, np.zeros(32, np.uint32))

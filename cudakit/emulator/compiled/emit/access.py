@@ -207,8 +207,11 @@ def scatter(b: Builder, pointers: X, value: X, offset: int) -> None:
 SPACES = {"global": GLOBAL, "const": GLOBAL, "shared": SHARED}
 
 
-def address_of(b: Builder, operand: Operand) -> Value:
-    """Return an address in 64 bits; an offset is added in the register's own width, where it wraps around."""
+def address_of(b: Builder, operand: Operand, narrow: bool = False) -> Value:
+    """Return an address in 64 bits; an offset is added in the register's own width, where it wraps around.
+
+    With `narrow`, a vector of 32-bit addresses stays one: half the code, and gathers with 32-bit offsets.
+    """
     if not isinstance(operand, Address) or operand.coordinates:
         raise Refusal("an address of another kind")
     base = operand.base
@@ -222,7 +225,7 @@ def address_of(b: Builder, operand: Operand) -> Value:
     value = b.read(base, type_name)
     if operand.offset:
         value = add_values(b, value, Value(UNIFORM, constant(value.x.type, operand.offset)))
-    return b.resized(value, 64, False)
+    return value if narrow and value.shape == VARYING else b.resized(value, 64, False)
 
 
 @dataclass
@@ -252,7 +255,7 @@ class Access:
         self.lane_access = LaneAccess(self.space, size, count, self.mark, piece)
         if self.space == "const" and use == WRITE:
             raise Refusal("a store to constant memory")
-        self.address = address = address_of(b, base)
+        self.address = address = address_of(b, base, self.code == SHARED)
         shape = address.shape
         alike = self.space != "generic" or not b.context.local
         if shape == UNIFORM and alike:
@@ -333,8 +336,9 @@ class Access:
         if self.pattern == "scattered":
             lanes = b.lanes(self.address)
             offsets = lanes if low is None else text.binary("sub", lanes, b.spread(low))
-            out = text.compare("ugt", offsets, b.spread(span))
-            odd = text.binary("and", lanes, b.spread(aligned))
+            # Less than 2³¹ bytes are shared: a 32-bit offset inside them has no sign.
+            out = text.compare("ugt", offsets, b.spread(text.cast("trunc", span, lanes.element)))
+            odd = text.binary("and", lanes, self.bytes - 1)
             bad = text.binary("or", out, text.compare("ne", odd, 0)) if self.bytes > 1 else out
             inside = text.binary("xor", b.any_of(b.among(bad)), X("i1", "true"))
             return inside if enough is None else text.binary("and", inside, enough)
@@ -394,7 +398,7 @@ class Access:
         if self.pattern == "uniform" and self.use == READ:
             # The first lane loads for all. All lanes store, and the last one's value stays.
             mask = text.binary("and", mask, text.binary("sub", constant("i64", 0), mask))
-        text.store(b.lanes(self.address), b.scratch_addresses)
+        text.store(text.cast("zext", b.lanes(self.address), "i64"), b.scratch_addresses)
         for number, value in enumerate(values):
             at = text.at(b.scratch_values, number * width * self.size)
             text.store(b.spread(value), at, ", align 1")
