@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 import pytest
 from support.instructions import values
 from support.instructions.answers import FOLDER, Answers, differing, report
 from support.instructions.catalogue import FAMILIES, catalogue, in_pairs
 from support.instructions.forms import Form
-from support.instructions.places import as_machine_code
+from support.instructions.places import as_machine_code, kernels
 
 pytest.importorskip("llvmlite", reason="the compiled machine needs llvmlite: pip install 'cudakit[cpu]'")
 pytestmark = pytest.mark.emulator
@@ -17,8 +17,6 @@ pytestmark = pytest.mark.emulator
 #: Names of the forms that only NumPy's machine runs.
 INTERPRETED = frozenset((FOLDER / "interpreted.txt").read_text().splitlines())
 FORMS = list(catalogue().values())
-#: Forms of a kernel: with 8 KiB of shared memory each, 24 of them fit.
-AT_ONCE = 24
 
 
 @pytest.fixture(autouse=True)
@@ -39,15 +37,7 @@ def _forms(family: str) -> list[Form]:
     return [form for form in FORMS if form.family == family and form.name not in INTERPRETED]
 
 
-def _kernels(forms: list[Form]) -> Iterator[list[Form]]:
-    apart = [form for form in forms if "bar.red" in form.body]  # of these a kernel has one
-    yield from ([form] for form in apart)
-    forms = [form for form in forms if form not in apart]
-    for start in range(0, len(forms), AT_ONCE):
-        yield forms[start : start + AT_ONCE]
-
-
-def _complaints(forms: list[Form], answers: Answers) -> list[str]:
+def _complaints(forms: Sequence[Form], answers: Answers) -> list[str]:
     """What machine code gives otherwise than the GPU, a line a form and a lane."""
     lines = []
     ours = as_machine_code(forms)
@@ -64,7 +54,7 @@ def _complaints(forms: list[Form], answers: Answers) -> list[str]:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_machine_code_gives_what_the_gpu_gave(family: str, answers: Answers) -> None:
     """Each pair of modifiers and types; NumPy's machine has all forms in the quick tier."""
-    wrong = [line for kernel in _kernels(in_pairs(_forms(family))) for line in _complaints(kernel, answers)]
+    wrong = [line for kernel in kernels(in_pairs(_forms(family))) for line in _complaints(kernel, answers)]
     assert not wrong, "\n".join(wrong)
 
 
@@ -73,7 +63,7 @@ def test_machine_code_gives_what_the_gpu_gave(family: str, answers: Answers) -> 
 def test_machine_code_of_the_other_forms_gives_what_the_gpu_gave(family: str, answers: Answers) -> None:
     chosen = in_pairs(_forms(family))
     others = [form for form in _forms(family) if form not in chosen]
-    wrong = [line for kernel in _kernels(others) for line in _complaints(kernel, answers)]
+    wrong = [line for kernel in kernels(others) for line in _complaints(kernel, answers)]
     assert not wrong, "\n".join(wrong)
 
 
