@@ -86,7 +86,7 @@ class Section:
         self._several: deque[Parcel] = deque()
         self._over = False
         self._inbound, self._outbound = Inbound(lanes), Outbound(lanes)
-        self._contexts = {id(lane): (lanes.inside(lane), lanes.form(lane)) for lane in lanes.computing}
+        self._contexts = {id(lane): lanes.inside(lane) for lane in lanes.computing}
 
     # ── a node ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -148,14 +148,12 @@ class Section:
             if not self._sets:
                 self._prepare(parcel.value)
             buffers = self._free.pop() if self._free else self._new_buffers()
-            lanes = self._lanes
-            context, lane = self._contexts[id(buffers.lane)]
-            with context:
-                arrived, computed, departed = buffers.points or lanes.points(buffers)
+            lane, arriving, leaving = buffers.lane, self._lanes.arriving, self._lanes.leaving
+            with self._contexts[id(lane)]:
                 buffers.value = self._inbound.send(buffers, parcel.value)
                 parcel.value = None
-                lanes.record(arrived, lanes.arriving_form)
-                lanes.wait(lane, arrived)
+                buffers.arrived = arriving.record(buffers.arrived)
+                lane.wait(buffers.arrived)
                 if self._graph:
                     self._step = "graph"
                     outgoing = self._replay(buffers)
@@ -163,10 +161,10 @@ class Section:
                     several = self._through(buffers, self._stages)
                     self._step = "copy from the device"
                     outgoing = self._outbound.settle(buffers, buffers.rooms) if several is None else several
-                lanes.record(computed, lane)
-                lanes.wait(lanes.leaving_form, computed)
+                buffers.computed = lane.record(buffers.computed)
+                leaving.wait(buffers.computed)
                 self._outbound.send(buffers, outgoing)
-                lanes.record(departed, lanes.leaving_form)
+                buffers.departed = leaving.record(buffers.departed)
             if self._limit is None:
                 self._limit = self._chosen_depth(buffers)
         except Exception as error:
@@ -181,17 +179,14 @@ class Section:
         Its buffer set can then be used again once the last event is done. Return True if the events could be recorded.
         If not, mark the failure in `parcel` as final, and return False.
         """
-        lanes = self._lanes
-        context, lane = self._contexts[id(buffers.lane)]
+        lane, arriving, leaving = buffers.lane, self._lanes.arriving, self._lanes.leaving
         try:
-            with context:
-                arrived, computed, departed = buffers.points or lanes.points(buffers)
-                for event, stream, follower in (
-                    (arrived, lanes.arriving_form, lane), (computed, lane, lanes.leaving_form)
-                ):  # fmt: skip
-                    lanes.record(event, stream)
-                    lanes.wait(follower, event)
-                lanes.record(departed, lanes.leaving_form)
+            with self._contexts[id(lane)]:
+                buffers.arrived = arriving.record(buffers.arrived)
+                lane.wait(buffers.arrived)
+                buffers.computed = lane.record(buffers.computed)
+                leaving.wait(buffers.computed)
+                buffers.departed = leaving.record(buffers.departed)
         except Exception as error:
             parcel.fail(self._step, error, final=True)
             return False
@@ -251,7 +246,7 @@ class Section:
         if size > _DEPTHS[-1][0] and not self._lanes.emulated:
             for _ in range(min(self._limit or _LEAST_DEPTH, self._most(_SPARING * size))):
                 buffers = self._new_buffers()
-                with self._contexts[id(buffers.lane)][0]:
+                with self._contexts[id(buffers.lane)]:
                     self._inbound.prepare(buffers, item)
                 self._free.append(buffers)
 

@@ -20,7 +20,7 @@ from cudakit.memory import pinned
 from cudakit.places import DEVICES, place_of, stream
 from cudakit.streams import devices, witnesses
 from cudakit.streams.order import order
-from cudakit.streams.streams import cupy_stream, event_calls, handle_of, of_handle
+from cudakit.streams.streams import cupy_stream, handle_of, of_handle
 
 #: Arrays of a result with what is copied for each: itself, or a copy on the device.
 Outgoing: TypeAlias = "list[tuple[Any, Any]]"
@@ -81,8 +81,6 @@ class BufferSet:
         Number of rooms that the item uses, and number of its parts that are not arrays.
     arrived, computed, departed : event or None
         Events recorded after each of the three steps. The first item makes the events, later items use them again.
-    points : tuple or None
-        The three events in the form that `Lanes.record` and `Lanes.wait` take.
     value : object
         Result of the stages so far.
     result : object
@@ -106,7 +104,6 @@ class BufferSet:
     arrived: Any = None
     computed: Any = None
     departed: Any = None
-    points: tuple[Any, Any, Any] | None = None
     value: Any = None
     several: list[Any] | None = None
     result: Any = None
@@ -175,18 +172,12 @@ class Lanes:
         Stream of the copies to the device, and stream of the copies to the host.
     computing : list of stream
         Streams of the device stages.
-    wait, record : callable
-        ``wait(stream, event)`` and ``record(event, stream)``, for what `form` returns and for `BufferSet.points`.
     """
 
-    wait: Callable[[Any, Any], object]
-    record: Callable[[Any, Any], object]
     arriving: Any
     leaving: Any
     arriving_handle: int
     leaving_handle: int
-    arriving_form: Any
-    leaving_form: Any
 
     def __init__(self, base: Any, count: int, name: str) -> None:
         shared = base if isinstance(base, list) else []
@@ -207,21 +198,6 @@ class Lanes:
         # The emulator's streams have done what they were base, and go by themselves.
         self._own = [] if self.emulated else own
         self.arriving_handle, self.leaving_handle = int(self.arriving.handle), int(self.leaving.handle)
-        self.wait, self.record, self._by_number = event_calls(self.arriving)
-        self.arriving_form, self.leaving_form = self.form(self.arriving), self.form(self.leaving)
-
-    def form(self, stream: Any) -> Any:
-        """Return a stream in the form that `wait` and `record` take."""
-        return handle_of(stream) if self._by_number else stream
-
-    def points(self, buffers: BufferSet) -> tuple[Any, Any, Any]:
-        """Return the three events of a buffer set in the form that `wait` and `record` take. Make them if needed."""
-        if buffers.points is None:
-            events = self.arriving.record(), buffers.lane.record(), self.leaving.record()
-            buffers.arrived, buffers.computed, buffers.departed = events
-            first, second, third = (int(event.handle) if self._by_number else event for event in events)
-            buffers.points = first, second, third
-        return buffers.points
 
     def start(self) -> None:
         """Make the streams wait for all present work of this thread's current CuPy stream."""

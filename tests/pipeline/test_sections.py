@@ -138,7 +138,6 @@ def test_buffer_sets_for_large_items_are_made_before_the_first(
         streams = [SimpleNamespace(device=SimpleNamespace(device_id=number)) for number in (5, 6)]
         lanes.computing += streams
         lanes.inside = lambda lane: contextlib.nullcontext()  # type: ignore[attr-defined]
-        lanes.form = lambda lane: lane  # type: ignore[attr-defined]
         node = section(lanes)
         prepared: list[Any] = []
         node._inbound.prepare = lambda buffers, item, prepared=prepared: prepared.append(buffers)  # type: ignore[method-assign]
@@ -211,37 +210,6 @@ def place(monkeypatch: pytest.MonkeyPatch, log: list[Any]) -> Any:
         lanes_module, "witnesses", SimpleNamespace(name_stream=lambda identity, name: log.append((identity, name)))
     )
     return made
-
-
-@pytest.mark.parametrize("by_number", [True, False])
-def test_the_three_steps_are_ordered_by_events_that_are_used_again(
-    place: Any, log: list[Any], monkeypatch: pytest.MonkeyPatch, by_number: bool
-) -> None:
-    numbers = iter(range(500, 600))
-    runtime = SimpleNamespace(
-        streamWaitEvent=lambda stream, event: log.append(("wait", stream, event)),
-        eventRecord=lambda event, stream: log.append(("record", event, stream)),
-    )
-    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=SimpleNamespace(runtime=runtime)))
-    monkeypatch.setattr(
-        Stream, "record", lambda self, event=None: event or SimpleNamespace(handle=next(numbers)), raising=False
-    )
-    if by_number:
-        monkeypatch.setattr(Stream, "__module__", "cuda.core._stream")
-    lanes = Lanes(Stream(9, log), 1, "work")
-    buffers = lanes_module.BufferSet(lanes.computing[0])
-    points = lanes.points(buffers)
-    assert [event.handle for event in (buffers.arrived, buffers.computed, buffers.departed)] == [500, 501, 502]
-    assert points == ((500, 501, 502) if by_number else (buffers.arrived, buffers.computed, buffers.departed))
-    assert lanes.points(buffers) is points
-    if by_number:
-        log.clear()
-        lanes.record(points[0], lanes.arriving_form)
-        lanes.wait(lanes.form(lanes.computing[0]), points[0])
-        assert log == [("record", 500, 50), ("wait", 9, 500)]
-    else:
-        assert (lanes.arriving_form, lanes.form(lanes.leaving)) == (lanes.arriving, lanes.leaving)
-    lanes.close()
 
 
 @pytest.mark.parametrize("given", [True, False])
