@@ -172,6 +172,8 @@ class Text:
 
         `element` is the LLVM type of an element.
         """
+        if offset == 0:
+            return _name(base)
         offset = constant("i64", offset) if isinstance(offset, int) else offset
         return self.make(f"getelementptr {element}, ptr {_name(base)}, {offset}", "ptr").name
 
@@ -632,6 +634,8 @@ class Builder:
 
     def bits(self, mask: X) -> X:
         """Return a mask as an integer with a bit a lane."""
+        if mask == constant(mask.type, 1):
+            return constant(self.mask_type, -1)
         return self.text.make(f"bitcast {mask} to {self.mask_type}", self.mask_type)
 
     def from_bits(self, bits: X) -> X:

@@ -340,7 +340,7 @@ class Access:
             out = text.compare("ugt", offsets, b.spread(text.cast("trunc", span, lanes.element)))
             odd = text.binary("and", lanes, self.bytes - 1)
             bad = text.binary("or", out, text.compare("ne", odd, 0)) if self.bytes > 1 else out
-            inside = text.binary("xor", b.any_of(b.among(bad)), X("i1", "true"))
+            inside = text.compare("eq", b.bits(b.among(bad)), 0)
             return inside if enough is None else text.binary("and", inside, enough)
         first = last = self.address.x
         if self.pattern == "row":
