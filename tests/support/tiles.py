@@ -72,10 +72,15 @@ class Together:
         """Add the tile kernel of a body."""
         self.texts.setdefault((body, head), f"k{len(self.texts)}")
 
+    @functools.cached_property
+    def module(self) -> ck.Module:
+        """All of them; its text is read once."""
+        kernels = (f"__tile_global__ void {name}({head}) {{ {body} }}\n" for (body, head), name in self.texts.items())
+        return ck.Module(f"{HEAD}{VIEW}{self.head}\n{''.join(kernels)}")
+
     def __call__(self, body: str, head: str = "float* __restrict__ x, int n") -> Any:
         """Return a declared kernel."""
-        kernels = (f"__tile_global__ void {name}({head}) {{ {body} }}\n" for (body, head), name in self.texts.items())
-        return ck.Kernel(f"{HEAD}{VIEW}{self.head}\n{''.join(kernels)}", self.texts[body, head])
+        return self.module[self.texts[body, head]]
 
 
 def needs_compiler() -> None:
