@@ -71,7 +71,7 @@ else:
                 "__new__",
                 tuple(defaults.values()),
             )
-            new.__qualname__ = f"{name}.__new__"
+            new.__module__, new.__qualname__ = namespace["__module__"], f"{name}.__new__"
             new.__annotations__ = annotations
             getters = {field: _Getter(index, "") for index, field in enumerate(fields)}
             own = {"__slots__": (), "__new__": new, "_fields": fields, "_field_defaults": defaults}

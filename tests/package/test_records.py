@@ -94,6 +94,7 @@ def test_a_record_is_copied_pickled_matched_and_described(point: Any) -> None:
     assert point._field_defaults == {"label": "none", "tags": ()}
     assert point.__doc__ == "A point."
     assert (point.__module__, point.__qualname__) == (__name__, "Point1")
+    assert isinstance(point.__new__.__module__, str), "help() looks it up on Python 3.12 and later"
     assert list(inspect.signature(point).parameters) == ["x", "y", "label", "tags"]
     assert typing.get_type_hints(point) == {"x": int, "y": list[str] | None, "label": str, "tags": tuple[int, ...]}
 
