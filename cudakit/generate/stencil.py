@@ -59,6 +59,8 @@ from cudakit.types.cpp import spelling
 
 #: What ends the name of the kernel that does several steps.
 STEPS = "_steps"
+#: What ends the name of the kernel whose planes come through shared memory.
+STAGED = "_staged"
 #: Names of <cudakit/stencil/window.cuh>, by SciPy's names; the last ones are others of the same.
 BORDERS = {
     "constant": "CONSTANT",
@@ -110,6 +112,12 @@ class StencilRecipe(Declared):
         arrays = [p for p, halo in zip(self.inputs, self.halos, strict=True) if halo is not None]
         return len(arrays) == len(self.outputs) == 1 and self.rank < 3 and arrays[0].type == self.outputs[0].type
 
+    @property
+    def can_stage_planes(self) -> bool:
+        """True if planes can come through shared memory: one array of three dimensions, with neighbours 1 away."""
+        halos = [halo for halo in self.halos if halo is not None]
+        return len(halos) == 1 and halos[0][0] == 1 and max(halos[0]) == 1
+
 
 def called_with_offsets(body: str) -> tuple[str, ...]:
     """Return the names that an expression calls with constant integers, such as u in ``u(0, -1)``, in order.
@@ -158,6 +166,7 @@ def kernel_text(recipe: StencilRecipe) -> str:
     """Return the source of the kernel ``recipe.name``."""
     parts = [recipe.includes("cudakit/stencil/tile.cuh", [recipe.body]), recipe.placed_preamble]
     parts += [_function(recipe), _kernel(recipe), _steps_kernel(recipe) if recipe.can_fuse_steps else ""]
+    parts += [_staged_kernel(recipe) if recipe.can_stage_planes else ""]
     return numbered("\n".join(filter(None, parts)), f"<{recipe.name}>")
 
 
@@ -192,7 +201,7 @@ def _function(recipe: StencilRecipe) -> str:
 def _kernel(recipe: StencilRecipe) -> str:
     """Return the kernel: each input's window, the function for each cell, results stored."""
     types = [f"typename {variable}" for variable in recipe.variables]
-    parameters, windows, moves, calls = [], [], [], []
+    parameters, windows, calls = [], [], []
     borders = ", ".join(f"cudakit::{BORDERS[mode]}_BORDER" for mode in recipe.borders)
     for p, halo in zip(recipe.inputs, recipe.halos, strict=True):
         if halo is None:
@@ -203,35 +212,29 @@ def _kernel(recipe: StencilRecipe) -> str:
         parameters.append(f"const {p.name}_type_* {p.name}")
         cell_type = f"cudakit::seen_t<{p.type}>"
         reach = ", ".join(map(str, halo))
-        window = f"cudakit::stencil_window<{cell_type}, {borders}, {reach}, COUNT_, ROWS_, PLANES_, TURN_, Index_>"
+        window = f"cudakit::stencil_window<{cell_type}, {borders}, {reach}, COUNT_, ROWS_, PLANES_, Index_>"
         outside = f"cudakit::as<{cell_type}>(constant_)"
         windows.append(f"{window} {p.name}_window_({p.name}, cells_, {outside});")
-        moves.append(f"        {p.name}_window_.move({p.name}, cells_, plane_ + turn_, turn_, {outside});")
-        calls.append(f"{p.name}_window_.at(turn_, row_, column_)")
+        calls.append(f"{p.name}_window_.at(plane_, row_, column_)")
     parameters += [f"{p.type}* {p.name}" for p in recipe.outputs]
     calls += [f"{p.name}_few_.values[column_]" for p in recipe.outputs]
-    types += ["typename Index_", "int COUNT_", "int ROWS_", "int PLANES_", "int TURN_", "int BLOCK_"]
+    types += ["typename Index_", "int COUNT_", "int ROWS_", "int PLANES_", "int BLOCK_"]
     parameters += ["double constant_", "Index_ depth_", "Index_ height_", "Index_ width_"]
     of = template_arguments(f"cudakit::seen_t<{name}>" for name in recipe.variables)
     lines = [
         "const cudakit::stencil_cells<Index_, COUNT_, ROWS_, PLANES_> cells_(depth_, height_, width_);",
         "if (cells_.is_empty()) return;",
         *windows,
-        # Where the windows' planes are in registers is known for each plane of a turn.
-        "#pragma unroll 1",
-        "for (int plane_ = 0; plane_ < PLANES_; plane_ += TURN_) {",
         "#pragma unroll",
-        "    for (int turn_ = 0; turn_ < TURN_; ++turn_) {",
-        *moves,
+        "for (int plane_ = 0; plane_ < PLANES_; ++plane_) {",
         "#pragma unroll",
         "    for (int row_ = 0; row_ < ROWS_; ++row_) {",
-        "        if (!cells_.has(plane_ + turn_, row_)) continue;",
+        "        if (!cells_.has(plane_, row_)) continue;",
         *(f"        cudakit::few<cudakit::seen_t<{p.type}>, COUNT_> {p.name}_few_;" for p in recipe.outputs),
         "#pragma unroll",
         "        for (int column_ = 0; column_ < COUNT_; ++column_)",
         f"            {recipe.name}_{of}({', '.join(calls)});",
-        *(f"        cells_.store({p.name}, {p.name}_few_, plane_ + turn_, row_);" for p in recipe.outputs),
-        "    }",
+        *(f"        cells_.store({p.name}, {p.name}_few_, plane_, row_);" for p in recipe.outputs),
         "    }",
         "}",
     ]
@@ -240,6 +243,59 @@ def _kernel(recipe: StencilRecipe) -> str:
         f"template <{', '.join(types)}>\n__global__ void __launch_bounds__(BLOCK_) {recipe.name}(\n"
         f"    {', '.join(parameters)}) {{\n{text}}}"
     )
+
+
+def _staged_kernel(recipe: StencilRecipe) -> str:
+    """Return the kernel whose planes of the one array come through shared memory."""
+    types = [f"typename {variable}" for variable in recipe.variables]
+    parameters, calls, read, halo = [], [], recipe.inputs[0], (0, 0, 0)
+    for p, own in zip(recipe.inputs, recipe.halos, strict=True):
+        parameters.append(f"{p.type} {p.name}" if own is None else f"const {p.name}_type_* {p.name}")
+        calls.append(p.name if own is None else "window_.at(turn_, row_, column_)")
+        if own is not None:
+            read, halo = p, own
+    parameters += [f"{p.type}* {p.name}" for p in recipe.outputs]
+    calls += [f"{p.name}_few_.values[column_]" for p in recipe.outputs]
+    types += [f"typename {read.name}_type_", "typename Index_", "int COUNT_", "int ROWS_", "int PLANES_"]
+    types += ["int ACROSS_", "int DOWN_"]
+    parameters += ["double constant_", "Index_ depth_", "Index_ height_", "Index_ width_"]
+    of = template_arguments(f"cudakit::seen_t<{name}>" for name in recipe.variables)
+    cell_type = f"cudakit::seen_t<{read.type}>"
+    borders = ", ".join(f"cudakit::{BORDERS[mode]}_BORDER" for mode in recipe.borders)
+    few = "".join(
+        f"                cudakit::few<cudakit::seen_t<{p.type}>, COUNT_> {p.name}_few_;\n" for p in recipe.outputs
+    )
+    stores = "".join(
+        f"                cells_.store_if(cells_.has(plane_ + turn_, row_), {p.name} + row_ * width_, {p.name}_few_);\n"
+        for p in recipe.outputs
+    )
+    firsts = "".join(f"    {p.name} = cells_.first({p.name});\n" for p in recipe.outputs)
+    steps = "".join(f"            {p.name} += height_ * width_;\n" for p in recipe.outputs)
+    return f"""
+template <{", ".join(types)}>
+__global__ void __launch_bounds__(ACROSS_ * DOWN_) {recipe.name}{STAGED}(
+    {", ".join(parameters)}) {{
+    const cudakit::stencil_cells<Index_, COUNT_, ROWS_, PLANES_> cells_(depth_, height_, width_);
+    using window_type_ = cudakit::staged_window<
+        {cell_type}, {read.name}_type_, {borders}, {halo[1]}, {halo[2]},
+        COUNT_, ROWS_, PLANES_, ACROSS_, DOWN_, Index_>;
+    __shared__ typename window_type_::planes planes_;
+    const {cell_type} outside_ = cudakit::as<{cell_type}>(constant_);
+    window_type_ window_(planes_, {read.name}, cells_, outside_);
+{firsts}#pragma unroll 1
+    for (int plane_ = 0; plane_ < PLANES_ && cells_.z + plane_ < depth_; plane_ += 3) {{
+#pragma unroll
+        for (int turn_ = 0; turn_ < 3; ++turn_) {{
+            window_.move(planes_, {read.name}, cells_, plane_ + turn_, turn_, outside_);
+#pragma unroll
+            for (int row_ = 0; row_ < ROWS_; ++row_) {{
+{few}#pragma unroll
+                for (int column_ = 0; column_ < COUNT_; ++column_)
+                    {recipe.name}_{of}({", ".join(calls)});
+{stores}            }}
+{steps}        }}
+    }}
+}}"""
 
 
 def _steps_kernel(recipe: StencilRecipe) -> str:
@@ -353,11 +409,17 @@ def traced(op: str, function: Callable[..., Any], names: Sequence[str], types: S
 _SHAPES = {1: ((1, 1), (128, 1)), 2: ((1, 8), (32, 4)), 3: ((4, 2), (32, 4))}
 _CELLS = Choice(
     "stencil",
-    {"planes": (1, 2, 3, 4, 8, 12), "rows": (1, 2, 4, 8, 16), "across": (32, 64, 128, 256), "down": (1, 2, 4, 8)},
+    {"planes": (1, 2, 3, 4, 8), "rows": (1, 2, 4, 8, 16), "across": (32, 64, 128, 256), "down": (1, 2, 4, 8)},
     where=lambda across, down: 64 <= across * down <= 512,
 )
-#: Planes of cells for which the window moves down, bytes of elements for which this pays, and from how many neighbours.
-_MOVING, _MOVED, _MANY_POINTS = 12, (2, 8), 10
+#: Where planes come through shared memory: from how many neighbours on. By the bytes of an element: planes and rows of
+#: a thread, the bytes that it copies at a time, and the threads of a block.
+_MANY_POINTS, _STAGED = 10, {2: (24, 4, 8, 32, 4), 4: (24, 8, 8, 32, 2), 8: (24, 2, 16, 64, 4)}
+_PLANES = Choice(
+    "stencil of planes",
+    {"planes": (12, 24, 48), "rows": (1, 2, 4, 8), "bytes": (8, 16), "across": (32, 64), "down": (2, 4, 8)},
+    where=lambda rows, across, down: across * (rows * down + 2) <= 640,
+)
 #: Of a call.
 _MOST_STEPS = 2**24
 #: Where steps are fused: rows and columns of a block's tile by the rank, and its threads.
@@ -416,13 +478,15 @@ class Stencil(GeneratedFunction):
     recipe: StencilRecipe
     _kernel: Kernel
     _steps_kernel: Kernel | None
+    _staged_kernel: Kernel | None
 
     def __new__(cls, recipe: StencilRecipe, options: CompileOptions | None = None) -> Self:
         options = options_of(recipe.name, options)
         source = Source(kernel_text(recipe), f"<{recipe.name}>")
         kernel = of_source(source, recipe.name, options)
         steps = of_source(source, recipe.name + STEPS, options) if recipe.can_fuse_steps else None
-        return super().__new__(cls, recipe, options, _kernel=kernel, _steps_kernel=steps)
+        staged = of_source(source, recipe.name + STAGED, options) if recipe.can_stage_planes else None
+        return super().__new__(cls, recipe, options, _kernel=kernel, _steps_kernel=steps, _staged_kernel=staged)
 
     @property
     def source(self) -> str:
@@ -589,22 +653,24 @@ class Stencil(GeneratedFunction):
             tiles = -(-height // high) * -(-width // wide)
             return _Job(fused, config(tiles, _TILE_THREADS), (recipe.constant, height, width))
         count = 16 // widest if aligned and width % (16 // widest) == 0 else 1
-        (planes, rows), block = _SHAPES[recipe.rank]
-        rank = recipe.rank
-        moves = {halo[0] for halo in recipe.halos if halo is not None} == {1}
-        if moves and widest in _MOVED and recipe.points >= _MANY_POINTS:
-            planes = _MOVING
-        planes, rows, *block = _CELLS.point(
-            f"{rank} dimensions, {widest} bytes, {recipe.points} points",
-            prod(shape),
-            device,
-            (planes, rows, *block),
-            fits=lambda planes, rows: (
-                (planes == 1 or rank == 3) and (rows == 1 or rank > 1) and (planes < _MOVING or moves)
-            ),
-        )
+        rank, kernel, threads = recipe.rank, self._kernel, {}
+        form = f"{rank} dimensions, {widest} bytes, {recipe.points} points"
+        if self._staged_kernel is not None and widest in _STAGED and recipe.points >= _MANY_POINTS:
+            planes, rows, word, *block = _PLANES.point(form, prod(shape), device, _STAGED[widest])
+            kernel, threads = self._staged_kernel, {"ACROSS_": block[0], "DOWN_": block[1]}
+            count = min(count, word // widest)
+        else:
+            (planes, rows), block = _SHAPES[rank]
+            planes, rows, *block = _CELLS.point(
+                form,
+                prod(shape),
+                device,
+                (planes, rows, *block),
+                fits=lambda planes, rows: (planes == 1 or rank == 3) and (rows == 1 or rank > 1),
+            )
+            threads = {"BLOCK_": prod(block)}
         read = [p for p, halo in zip(recipe.inputs, recipe.halos, strict=True) if halo is not None]
-        kernel = self._kernel[
+        specialized = kernel[
             {
                 **variables,
                 **{f"{p.name}_type_": dtype for p, dtype in zip(read, dtypes, strict=True)},
@@ -612,13 +678,12 @@ class Stencil(GeneratedFunction):
                 "COUNT_": count,
                 "ROWS_": rows,
                 "PLANES_": planes,
-                "TURN_": 3 if planes == _MOVING else planes,
-                "BLOCK_": prod(block),
+                **threads,
             }
         ]
         across, down = block[0] * count, block[1] * rows
         blocks = -(-width // across) * -(-height // down) * -(-depth // planes)
-        return _Job(kernel, config(blocks, tuple(block)), (recipe.constant, depth, height, width))
+        return _Job(specialized, config(blocks, tuple(block)), (recipe.constant, depth, height, width))
 
 
 #: How far away an expression may look.

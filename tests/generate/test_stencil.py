@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from importlib import import_module
 from itertools import product
 from typing import Any
 
@@ -125,17 +126,58 @@ def test_27_points(stream: Any, xp: Any, mode: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["f2", "f8"])
-def test_27_points_of_windows_that_move_down(stream: Any, xp: Any, dtype: str) -> None:
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_27_points_of_planes_in_shared_memory(stream: Any, xp: Any, dtype: str) -> None:
     terms = " + ".join(f"u({dz}, {dy}, {dx})" for dz, dy, dx in product((-1, 0, 1), repeat=3))
     mean = ck.stencil("T out", f"({terms}) / 27", "T u", mode=("wrap", "constant", "mirror"), cval=2)
-    for shape in ((2, 3, 8), (11, 5, 40), (12, 3, 5), (26, 2, 16)):  # turns of three planes, threads of twelve
+    for shape in ((2, 3, 8), (11, 5, 40), (12, 3, 5), (26, 2, 16)):  # turns of three planes, threads of more
         x = random(*shape).astype(dtype)
         found = np.pad(x.astype("f8"), ((1, 1), (0, 0), (0, 0)), "wrap")
         found = np.pad(found, ((0, 0), (1, 1), (0, 0)), constant_values=2)
         found = np.pad(found, ((0, 0), (0, 0), (1, 1)), "reflect")
         want = np.lib.stride_tricks.sliding_window_view(found, (3, 3, 3)).mean((3, 4, 5))
         close(mean(xp.asarray(x), stream=stream), want.astype(dtype), 30)
+
+
+#: Each neighbour has a weight of its own.
+WEIGHED = " + ".join(f"{k + 1} * u({dz}, {dy}, {dx})" for k, (dz, dy, dx) in enumerate(product((-1, 0, 1), repeat=3)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("outputs", "body", "inputs", "dtypes"),
+    [
+        ("T out", WEIGHED, "T u", ("f4", "f8", "f2", "i4")),
+        ("float out", WEIGHED, "float u", ("f2", "i2")),
+        (
+            "float out, double twice",
+            f"out = c * ({WEIGHED}), twice = 2 * u(1, 1, 1) + u(0, 0, 0)",
+            "float u, int c",
+            ("f4",),
+        ),
+        ("T out", WEIGHED.replace("u(-1, -1, -1)", "float(u(-1, -1, -1).value)"), "T u", ("f2",)),
+        ("T out", WEIGHED.replace("-1)", "0)") + " + u(1, 0, 0)", "T u", ("f8",)),
+    ],
+)
+def test_planes_in_shared_memory_give_what_registers_give(
+    stream: Any, xp: Any, monkeypatch: pytest.MonkeyPatch, outputs: str, body: str, inputs: str, dtypes: tuple[str, ...]
+) -> None:
+    module = import_module("cudakit.generate.stencil")
+    for mode in ("wrap", ("constant", "mirror", "nearest"), ("reflect", "constant", "constant")):
+        staged = ck.stencil(outputs, body, inputs, mode=mode, cval=3)
+        plain = ck.stencil(outputs, body, inputs, mode=mode, cval=3)
+        assert ("planes_" in staged.source) is (staged._staged_kernel is not None)
+        # Ends of words, of a block's columns and rows, of a thread's planes.
+        for shape in ((2, 2, 2), (3, 15, 64), (25, 17, 66), (24, 16, 132), (5, 33, 520)):
+            for dtype in dtypes:
+                x = xp.asarray((random(*shape) * 8).astype(dtype))
+                numbers = (3,) if "int c" in inputs else ()
+                with monkeypatch.context() as without:
+                    without.setattr(module, "_STAGED", {})
+                    want = plain(x, *numbers, stream=stream)
+                found = staged(x, *numbers, stream=stream)
+                for one, other in zip(*((r if isinstance(r, tuple) else (r,)) for r in (found, want)), strict=True):
+                    np.testing.assert_array_equal(to_host(one), to_host(other))
 
 
 def test_modes_of_each_axis(stream: Any, xp: Any) -> None:

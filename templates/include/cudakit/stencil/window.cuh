@@ -4,6 +4,7 @@
 
 #include <cudakit/elementwise/values.cuh>
 #include <cudakit/narrow.cuh>
+#include <cudakit/stage.cuh>
 
 namespace cudakit {
 
@@ -21,6 +22,27 @@ struct seen_as<T, true> {
 /// What an expression sees of T: of half and bfloat16 a float that is rounded where it is set.
 template <typename T>
 using seen_t = typename detail::seen_as<T>::type;
+
+/// half or bfloat16 with the float that it is read as, which is converted once for all cells that see it.
+template <typename H>
+struct read_narrow : narrow<H> {
+    float number;
+
+    read_narrow() = default;
+    __device__ read_narrow(const narrow<H>& value) : narrow<H>(value), number(value) {}
+    __device__ operator float() const { return number; }
+};
+
+namespace detail {
+template <typename V>
+struct read_as {
+    using type = V;
+};
+template <typename H>
+struct read_as<narrow<H>> {
+    using type = read_narrow<H>;
+};
+}  // namespace detail
 
 /// What stands beyond the ends of an axis, by SciPy's names: … | a b c d | …
 enum border {
@@ -57,7 +79,28 @@ struct stencil_cells {
         z = row / rows * PLANES;
     }
     __device__ bool is_empty() const { return x >= width || y >= height || z >= depth; }
-    __device__ bool has(int plane, int row) const { return z + plane < depth && y + row < height; }
+    __device__ bool has(int plane, int row) const { return x < width && y + row < height && z + plane < depth; }
+
+    /// The same, where `out` is the row's first element, if it `is_there`: the results are computed in any case.
+    template <typename T, typename V>
+    static __device__ __forceinline__ void store_if(bool is_there, T* out, const few<V, COUNT>& values) {
+        pack<T, COUNT> stored;
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k) stored.values[k] = as<T>(values.values[k]);
+        if constexpr (sizeof(stored) % 4 == 0) {
+            unsigned int words[sizeof(stored) / 4];
+            memcpy(words, &stored, sizeof(stored));
+            // Rows in one block of code have what they share, such as conversions, once.
+#pragma unroll
+            for (const unsigned int word : words) asm volatile("" ::"r"(word));
+        }
+        if (is_there) store_pack(out, stored);
+    }
+    /// Where the thread's results of the first plane and row are.
+    template <typename T>
+    __device__ T* first(T* out) const {
+        return out + ((z * height + y) * width + x);
+    }
 
     /// A row of the thread's results; of more than one element each, `out` is aligned to all of them.
     template <typename T, typename V>
@@ -69,16 +112,11 @@ struct stencil_cells {
     }
 };
 
-/// What a thread's cells see of an input: V, at most HZ, HY and HX away. What is not looked at is not loaded. Of all PLANES, or,
-/// where a turn of the kernel's loop does fewer, of the planes around one, which move: then registers are those of few planes.
+/// What a thread's cells see of an input: V, at most HZ, HY and HX away. What is not looked at is not loaded.
 template <
-    typename V, int ZBORDER, int YBORDER, int XBORDER, int HZ, int HY, int HX, int COUNT, int ROWS, int PLANES, int TURN,
-    typename Index>
+    typename V, int ZBORDER, int YBORDER, int XBORDER, int HZ, int HY, int HX, int COUNT, int ROWS, int PLANES, typename Index>
 struct stencil_window {
-    static constexpr bool IS_WHOLE = PLANES == TURN;
-    static constexpr int HELD = IS_WHOLE ? PLANES + 2 * HZ : 2 * HZ + 1;
-    static_assert(IS_WHOLE || TURN % HELD == 0, "where a plane is held is known for each plane of a turn");
-    V values[HELD][ROWS + 2 * HY][COUNT + 2 * HX];
+    V values[PLANES + 2 * HZ][ROWS + 2 * HY][COUNT + 2 * HX];
     /// Where the rows begin in a plane, and how far from a thread's first cell what is beside its own lies: −1 and `NOWHERE`
     /// beyond a border that is constant.
     Index rows[ROWS + 2 * HY], beside[2 * HX + 1];
@@ -98,12 +136,7 @@ struct stencil_window {
         }
         // All at once: so many loads are on their way together.
 #pragma unroll
-        for (int i = 0; i < (IS_WHOLE ? HELD : 2 * HZ); ++i) load(values[i], from, cells, cells.z + i - HZ, constant);
-    }
-    /// Go on to the next plane of cells, which is the kth of a turn.
-    template <typename S, typename Cells>
-    __device__ __forceinline__ void move(const S* from, const Cells& cells, int plane, int k, const V& constant) {
-        if constexpr (!IS_WHOLE) load(values[(k + 2 * HZ) % HELD], from, cells, cells.z + plane + HZ, constant);
+        for (int i = 0; i < PLANES + 2 * HZ; ++i) load(values[i], from, cells, cells.z + i - HZ, constant);
     }
     /// Where in a row of values the kth is that the thread has not as a cell of its own.
     static __device__ constexpr int at(int k) { return k < HX ? k : COUNT + k; }
@@ -140,10 +173,134 @@ struct stencil_window {
         __device__ __forceinline__ V operator()(int dz, int dy, int dx) const {
             // Nothing is left of this where the offsets are constants. Behind the radius there is other memory.
             if (dz < -HZ || dz > HZ || dy < -HY || dy > HY || dx < -HX || dx > HX) __trap();
-            return window.values[(plane + HZ + dz) % HELD][row + HY + dy][column + HX + dx];
+            return window.values[plane + HZ + dz][row + HY + dy][column + HX + dx];
         }
         __device__ __forceinline__ V operator()(int dy, int dx) const { return (*this)(0, dy, dx); }
         __device__ __forceinline__ V operator()(int dx) const { return (*this)(0, 0, dx); }
+    };
+    __device__ cell at(int plane, int row, int column) const { return {*this, plane, row, column}; }
+};
+
+/// What a thread's cells see of an input of three dimensions: the planes around one, which move down. A block's planes come
+/// through shared memory, two of them on their way, ACROSS × DOWN threads. Rows and columns of a block have what lies around.
+template <
+    typename V, typename S, int ZBORDER, int YBORDER, int XBORDER, int HY, int HX, int COUNT, int ROWS, int PLANES, int ACROSS,
+    int DOWN, typename Index>
+struct staged_window {
+    static constexpr int HELD = 3, TALL = DOWN * ROWS + 2 * HY, WIDE = ACROSS * COUNT, TURNS = (TALL + DOWN - 1) / DOWN;
+    static_assert(HX <= COUNT, "what lies beside a block fits beside its words");
+    struct planes {
+        alignas(16) S values[HELD][TALL][WIDE + 2 * COUNT];
+    };
+    using Read = typename detail::read_as<V>::type;
+    Read values[HELD][ROWS + 2 * HY][COUNT + 2 * HX];
+    /// Bytes from a plane's first element to a thread's words, and to the element beside the block that it brings; where in
+    /// shared memory both go.
+    using Offset = decltype(Index() + 0u);
+    Offset words[TURNS], beside;
+    S *words_to, *beside_to;
+    /// Elements that are copied beside the block: of those smaller than a word of the hardware's as many as have one, where the
+    /// array has them.
+    static constexpr int BESIDE = HX == 1 && sizeof(S) < 4 && COUNT * sizeof(S) % 4 == 0 ? 4 / sizeof(S) : 1;
+    bool is_word;
+
+    template <typename Cells>
+    __device__ staged_window(planes& shared, const S* from, const Cells& cells, const V& constant) {
+        static_assert(2 * HX * TALL <= ACROSS * DOWN, "a thread brings one element beside the block at most");
+        const Index left = cells.x - Index(threadIdx.x) * COUNT, top = cells.y - Index(threadIdx.y) * ROWS - HY;
+#pragma unroll
+        for (int i = 0; i < TURNS; ++i)
+            words[i] = sizeof(S) * (row_at(top + Index(threadIdx.y) + i * DOWN, cells) + cells.x);
+        words_to = cells.x < cells.width ? &shared.values[0][threadIdx.y][COUNT + threadIdx.x * COUNT] : nullptr;
+        const int thread = threadIdx.y * ACROSS + threadIdx.x, row = HX > 0 ? thread / (2 * HX) : TALL;
+        beside_to = nullptr;
+        if (row < TALL) {
+            const int k = thread - row * (2 * HX), end = static_cast<int>(min(Index(WIDE), cells.width - left));
+            const int at = k < HX ? k - HX : end + k - HX, first = k < HX ? -BESIDE : end;
+            is_word = BESIDE > 1 && left + first >= 0 && left + first + BESIDE <= cells.width;
+            const Index column = is_word ? left + first : max(bordered<XBORDER>(left + at, cells.width), Index(0));
+            beside_to = &shared.values[0][row][COUNT + (is_word ? first : at)];
+            beside = sizeof(S) * (row_at(top + row, cells) + column);
+        }
+        bring(from, cells, 0, 0);
+        bring(from, cells, 1, 1);
+        next(shared, from, cells, 0, 0, constant);
+        next(shared, from, cells, 1, 1, constant);
+    }
+    /// Where a row of a plane begins. Of rows beyond a border that is constant nothing is read.
+    template <typename Cells>
+    static __device__ Index row_at(Index y, const Cells& cells) {
+        return max(bordered<YBORDER>(y, cells.height), Index(0)) * cells.width;
+    }
+    /// Go on to the next plane of cells, which is the kth of a turn.
+    template <typename Cells>
+    __device__ __forceinline__ void move(
+        planes& shared, const S* from, const Cells& cells, int plane, int k, const V& constant) {
+        next(shared, from, cells, plane + 2, (k + 2) % HELD, constant);
+    }
+    /// Begin to copy a plane, counted from the one above the cells, to the one of shared memory where it is held.
+    template <typename Cells>
+    __device__ __forceinline__ void bring(const S* from, const Cells& cells, int plane, int held) {
+        constexpr int ROW = WIDE + 2 * COUNT, PLANE = TALL * ROW;
+        const Index z = max(bordered<ZBORDER>(cells.z + plane - 1, cells.depth), Index(0));
+        const char* const first = reinterpret_cast<const char*>(from + z * (cells.height * cells.width));
+        if (plane < PLANES + 2) {
+            if (words_to != nullptr)
+#pragma unroll
+                for (int i = 0; i < TURNS; ++i)
+                    if ((i + 1) * DOWN <= TALL || threadIdx.y + i * DOWN < TALL)
+                        stage<COUNT>(
+                            words_to + held * PLANE + i * DOWN * ROW, reinterpret_cast<const S*>(first + words[i]), COUNT);
+            if (beside_to != nullptr) {
+                const S* const source = reinterpret_cast<const S*>(first + beside);
+                if (is_word)
+                    stage<BESIDE>(beside_to + held * PLANE, source, BESIDE);
+                else
+                    stage<1>(beside_to + held * PLANE, source, 1);
+            }
+        }
+        close_stage();
+    }
+    /// Read a plane that has come, and begin to copy the one after the next.
+    template <typename Cells>
+    __device__ __forceinline__ void next(
+        planes& shared, const S* from, const Cells& cells, int plane, int held, const V& constant) {
+        wait_for_stages<1>();
+        __syncthreads();
+        bring(from, cells, plane + 2, (held + 2) % HELD);
+        const Index z = cells.z + plane - 1;
+#pragma unroll
+        for (int j = 0; j < ROWS + 2 * HY; ++j) {
+            Read(&row)[COUNT + 2 * HX] = values[held][j];
+            const Index y = cells.y + j - HY;
+            const S* const line = &shared.values[held][threadIdx.y * ROWS + j][COUNT + threadIdx.x * COUNT];
+            const pack<S, COUNT> own = load_pack<COUNT>(line);
+#pragma unroll
+            for (int k = 0; k < COUNT; ++k) row[HX + k] = as<V>(own.values[k]);
+#pragma unroll
+            for (int k = 0; k < HX; ++k) {
+                row[k] = as<V>(stored(line)[k - HX]);
+                row[HX + COUNT + k] = as<V>(stored(line)[COUNT + k]);
+            }
+            const bool is_beyond = (ZBORDER == CONSTANT_BORDER && (z < 0 || z >= cells.depth)) ||
+                                   (YBORDER == CONSTANT_BORDER && (y < 0 || y >= cells.height));
+#pragma unroll
+            for (int k = 0; k < COUNT + 2 * HX; ++k) {
+                const Index x = cells.x + k - HX;
+                const bool is_beside = XBORDER == CONSTANT_BORDER && (k < HX || k >= HX + COUNT) && (x < 0 || x >= cells.width);
+                if (is_beyond || is_beside) row[k] = constant;
+            }
+        }
+    }
+
+    /// A cell and its neighbours: u(dz, dy, dx).
+    struct cell {
+        const staged_window& window;
+        int plane, row, column;
+        __device__ __forceinline__ Read operator()(int dz, int dy, int dx) const {
+            if (dz < -1 || dz > 1 || dy < -HY || dy > HY || dx < -HX || dx > HX) __trap();
+            return window.values[(plane + 1 + dz) % HELD][row + HY + dy][column + HX + dx];
+        }
     };
     __device__ cell at(int plane, int row, int column) const { return {*this, plane, row, column}; }
 };
