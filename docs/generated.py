@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
-import tables
+import tables_of_code
 
 import cudakit as ck
 
@@ -102,7 +102,7 @@ def public(module: str) -> list[str]:
 
 def write(docs: Path) -> None:
     """Write the generated folders."""
-    tables.write(docs)
+    tables_of_code.write(docs)
     for folder, pages in (("api", api()), ("programs", programs())):
         shutil.rmtree(docs / folder, ignore_errors=True)
         for name, text in pages:

@@ -17,7 +17,7 @@ DOCS, EXAMPLES = ROOT / "docs", ROOT / "examples"
 @pytest.fixture
 def gallery(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.syspath_prepend(str(DOCS))
-    for name in ("generated", "plots", "tables"):
+    for name in ("generated", "plots", "tables_of_code"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     return runpy.run_path(str(DOCS / "gallery.py"))
 

@@ -23,7 +23,7 @@ DOCS = ROOT / "docs"
 
 @pytest.fixture(scope="module")
 def fragments() -> dict[str, str]:
-    made: dict[str, str] = loaded(DOCS / "tables.py").fragments()
+    made: dict[str, str] = loaded(DOCS / "tables_of_code.py").fragments()
     return made
 
 
