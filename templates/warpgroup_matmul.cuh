@@ -1,9 +1,9 @@
-#include <cudakit/product/boxed_fma.cuh>
 #include <cudakit/product/epilogue.cuh>
+#include <cudakit/product/wgmma.cuh>
 
 namespace cudakit {
 
-// C = activation(scale · A B + bias) + residual, one matrix or a batch of them, of half, bfloat16, int8 or float32.
+// C = activation(scale · A B + bias) + residual, one matrix or a batch of them, of half, bfloat16 or int8.
 // Shapes: A is m × k, B is k × n; C and the residual are m × n, C-contiguous, the bias n. The maps are of three axes: the batch,
 //   then rows of 128 bytes a box, which lie along k (A_DEEP, B_DEEP) or across. a_step and b_step are 1, or 0 where all
 //   products share a matrix.
@@ -17,7 +17,7 @@ namespace cudakit {
 // Preconditions: sm_90a. m, n, k and batches are positive. Maps have a swizzle of 128 bytes and boxes as boxed_tile says. a and
 //   b are the memory of the maps. IS_ALIGNED: 16 bytes of C, bias and residual begin at multiples of 16 in every row. What is
 //   not read (bias, residual) may be any address; C overlaps nothing that is. Arithmetic after the sum is in V. A_DEEP and
-//   B_DEEP for int8. SPLIT is 1 for float32; it is at most the number of tiles along k.
+//   B_DEEP for int8. SPLIT is at most the number of tiles along k.
 // Launch: along x, blocks of 128 (GROUPS + 1) threads and SHARED bytes of shared memory: at most one for each tile, or with
 //   SPLIT > 1 a cluster of SPLIT for each tile. BLOCKS run on a multiprocessor at once.
 // Source: warp specialization as in Bauer, Cook, Khailany, CudaDMA (2011); wgmma and TMA as in the PTX ISA, 9.7.15 and 9.7.9.27.
@@ -87,7 +87,6 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), BLOCKS)
         for (int number = blockIdx.x / SPLIT; number < each * batches; number += clusters) {
             place(number);
             int last = slot;
-            sums.clear();
             for (int step = first_step; step < end_step; ++step) {
                 full[slot].wait(parity);
                 const unsigned char* const tile = memory + slot * STAGE;
@@ -108,7 +107,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), BLOCKS)
             const product_epilogue<V, V, Made, Activation, BIAS, RESIDUAL, IS_ALIGNED> epilogue{
                 reinterpret_cast<const Made*>(bias + column), reinterpret_cast<const Made*>(residual + begin),
                 reinterpret_cast<Made*>(c + begin), n, scale, m - row, n - column};
-            sums.template store<SPLIT, A_DEEP>(epilogue, rank);
+            sums.template store<SPLIT>(epilogue, rank);
         }
     }
 }

@@ -653,7 +653,7 @@ class Stencil(GeneratedFunction):
             tiles = -(-height // high) * -(-width // wide)
             return _Job(fused, config(tiles, _TILE_THREADS), (recipe.constant, height, width))
         count = 16 // widest if aligned and width % (16 // widest) == 0 else 1
-        rank, kernel, threads = recipe.rank, self._kernel, {}
+        rank, kernel = recipe.rank, self._kernel
         form = f"{rank} dimensions, {widest} bytes, {recipe.points} points"
         if self._staged_kernel is not None and widest in _STAGED and recipe.points >= _MANY_POINTS:
             planes, rows, word, *block = _PLANES.point(form, prod(shape), device, _STAGED[widest])

@@ -562,9 +562,7 @@ def _by_threads(place: ArrayPlace, call: _Call, extras: list[Any], written: Any)
     `extras` are bias and residual, or None. `written` is the array for the result, or None.
     """
     a, b = call.a, call.b
-    warpgroups = None
-    if call.precision is None:
-        warpgroups = by_warpgroups(place, a, b, call.result_dtype, call.activation, extras, written)
+    warpgroups = by_warpgroups(place, a, b, call.result_dtype, call.activation, extras, written)
     if warpgroups is not None:
         return warpgroups.product, a, b, warpgroups.explanation
     operand_sides = _sides(place, a, b)

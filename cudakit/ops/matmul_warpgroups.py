@@ -1,4 +1,4 @@
-"""Products of matrices on Hopper GPUs by warpgroups (`wgmma`, or multiply-adds of float32) and tensor copies (TMA)."""
+"""Products of matrices on Hopper GPUs, by warpgroups (`wgmma`) and tensor copies (TMA)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cudakit.jit.load.config import config
 from cudakit.ops.epilogue import Activation, kernel_with
 from cudakit.ops.matmul_tiles import MatrixLayout, Product, flat_of, matrix_layout
 
-_DTYPES = ("float16", "bfloat16", "int8", "float32")
+_DTYPES = ("float16", "bfloat16", "int8")
 #: Bytes of a row of a box, and of a tile along k.
 _BOX_BYTES = 128
 _ROW_BYTES = 16
@@ -63,8 +63,6 @@ TABLE = (
 )
 #: What a cluster takes to add the sums of its blocks, in multiply-adds along one step of k: 0.7 µs.
 _GATHER = 49152
-#: Dtypes of which warpgroups are the faster kernels.
-_FASTER = ("float16", "bfloat16", "int8")
 #: Multiply-adds from which warpgroups were measured to be faster.
 _LEAST = 128**3
 _CAPABILITY = (9, 0)
@@ -104,7 +102,7 @@ def by_warpgroups(
     if prod(b.shape[:-2]) == 1 and not left.is_transposed and left.step in (0, m * left.pitch):
         # Rows of all of A are rows of one matrix.
         m, batches, a = m * prod(a.shape[:-2]), 1, a.reshape(-1, k)
-    if not is_faster(a.dtype.name, batches, m, n, k, place.device) or place.is_named(a) or place.is_named(b):
+    if not is_faster(batches, m, n, k, place.device) or place.is_named(a) or place.is_named(b):
         return None
     sides = _Operand(left, m, k, True, prod(a.shape[:-2]), size), _Operand(right, k, n, False, prod(b.shape[:-2]), size)
     fits = [
@@ -123,8 +121,8 @@ def by_warpgroups(
         place.tensor_map(side.boxed(place, x), (1, lines if side.is_deep else _BOX_BYTES // size, _BOX_BYTES // size))
         for x, side, lines in zip((a, b), sides, (tile.m, tile.n), strict=True)
     ]
-    box, multiplier = _BOX_BYTES // size, "fused multiply-adds" if size == 4 else "wgmma"
-    lines = [f"{tile.m} × {tile.n} × {box}, {tile.groups + 1} warpgroups, {multiplier} of {a.dtype}: {why}"]
+    box = _BOX_BYTES // size
+    lines = [f"{tile.m} × {tile.n} × {box}, {tile.groups + 1} warpgroups, wgmma of {a.dtype}: {why}"]
     for name, side, other in zip("ab", sides, "mn", strict=True):
         lines.append(f"{name}: read as it lies, in boxes of {box} neighbours along {'k' if side.is_deep else other}")
     return Warpgroups(launch._replace(numbers=(*launch.numbers, *maps)), "\n".join(lines))
@@ -169,11 +167,11 @@ class Choice(NamedTuple):
     why: str
 
 
-def is_faster(stored: str, batches: int, m: int, n: int, k: int, device: int | str) -> bool:
+def is_faster(batches: int, m: int, n: int, k: int, device: int | str) -> bool:
     """Return whether warpgroups multiply faster than other kernels. Never on the emulator, where each instruction of a
-    warpgroup takes long. `stored` is the dtype of the operands.
+    warpgroup takes long.
     """
-    return stored in _FASTER and busy_blocks(device) > 1 and min(m, n, k) >= 64 and batches * m * n * k >= _LEAST
+    return busy_blocks(device) > 1 and min(m, n, k) >= 64 and batches * m * n * k >= _LEAST
 
 
 @functools.lru_cache(1024)

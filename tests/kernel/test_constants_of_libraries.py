@@ -31,7 +31,7 @@ TEXTS = {
 }
 
 
-@pytest.mark.parametrize("name", thinned(list(TEXTS), 4))
+@pytest.mark.parametrize("name", thinned(list(TEXTS), 3))
 def test_what_libraries_have_is_not_shared(name: str) -> None:
     assert elf.variables_of(ck.Kernel(TEXTS[name], "k").compile(arch="sm_90").code) == ()
 

@@ -153,7 +153,6 @@ def test_graphs_plans_and_pickles(stream: Any, xp: Any) -> None:
 # ── errors of the compile ──
 
 
-@pytest.mark.slow  # as test_lines_are_those_of_this_file
 def test_what_would_trap_is_an_error_with_its_line() -> None:
     needs_compiler()
     with pytest.raises(ck.CompileError, match=r":\d+: error: Cannot invoke non-tile function 'sinf'"):
@@ -168,14 +167,12 @@ def test_what_the_compiler_prints_is_in_the_error(capfd: pytest.CaptureFixture[s
     assert capfd.readouterr().err == ""
 
 
-@pytest.mark.slow  # as test_what_the_compiler_refuses
 def test_extents_are_powers_of_two() -> None:
     needs_compiler()
     with pytest.raises(ck.CompileError, match="hint: a tile's extents are powers of two"):
         kernel("tiles_of<192>(x, n).load_masked(0);").compile(arch="sm_90", target="tileir")
 
 
-@pytest.mark.slow  # as test_parameters_are_numbers_and_pointers
 def test_structs_are_no_parameters() -> None:
     needs_compiler()
     with pytest.raises(ck.CompileError, match="unsupported type"):

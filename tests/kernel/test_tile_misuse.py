@@ -82,7 +82,7 @@ def test_parameters_are_numbers_and_pointers(parameter: str) -> None:
         tileir(kernel("", f"float* x, {parameter}", more))
 
 
-@pytest.mark.parametrize("attribute", ["__launch_bounds__(128)", *slow("__cluster_dims__(2)")])
+@pytest.mark.parametrize("attribute", ["__launch_bounds__(128)", "__cluster_dims__(2)"])
 def test_attributes_of_threads(attribute: str) -> None:
     needs_compiler()
     with pytest.raises(ck.CompileError, match="tile kernels have hints in its place"):
@@ -117,7 +117,7 @@ def test_lines_are_those_of_this_file() -> None:
     [
         ("num_cta_per_cga=2", "unrecognized tile optimization hint .num_cta_per_cga. will be ignored"),
         ("num_worker_warps_per_cta=3", "Value must be a power of two between 1 and 32"),
-        pytest.param("occupancy=99", "Value must be an integer between 1 and 32", marks=pytest.mark.slow),
+        ("occupancy=99", "Value must be an integer between 1 and 32"),
     ],
 )
 def test_hints_that_are_left_out_of_account_are_told(hint: str, message: str, tmp_path: Path) -> None:

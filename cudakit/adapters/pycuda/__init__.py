@@ -42,7 +42,7 @@ def _find(name: str) -> ModuleType:
     if not part:
         for maker in _CONTEXT_MAKERS:  # run again for each program
             sys.modules.pop(f"{__name__}.{maker}", None)
-            vars(sys.modules[__name__]).pop(maker, None)
+            globals().pop(maker, None)
     elif part not in MODULES:
         raise _absent(part, name)
     return importlib.import_module(f"{__name__}.{part}" if part else __name__)

@@ -40,8 +40,6 @@ struct wgmma_sum<signed char> {
     CUDAKIT_WGMMA(T, FORM, 64, CUDAKIT_TEN() CUDAKIT_TEN(1) CUDAKIT_TEN(2) "%30,%31", "%32", "%33", "%34", "%35", "%36", \
                   CUDAKIT_32(0)) \
     CUDAKIT_WGMMA(T, FORM, 128, CUDAKIT_SIXTY "%60,%61,%62,%63", "%64", "%65", "%66", "%67", "%68", CUDAKIT_32(0), CUDAKIT_32(32)) \
-    CUDAKIT_WGMMA(T, FORM, 160, CUDAKIT_SIXTY CUDAKIT_TEN(6) "%70,%71,%72,%73,%74,%75,%76,%77,%78,%79", "%80", "%81", "%82", "%83", \
-                  "%84", CUDAKIT_32(0), CUDAKIT_32(32), CUDAKIT_SIXTEEN(64)) \
     CUDAKIT_WGMMA(T, FORM, 192, CUDAKIT_SIXTY CUDAKIT_TEN(6) CUDAKIT_TEN(7) CUDAKIT_TEN(8) "%90,%91,%92,%93,%94,%95", "%96", "%97", \
                   "%98", "%99", "%100", CUDAKIT_32(0), CUDAKIT_32(32), CUDAKIT_32(64)) \
     CUDAKIT_WGMMA(T, FORM, 256, \
@@ -81,8 +79,6 @@ struct warpgroup_sums {
     using type = typename detail::wgmma_sum<T>::type;
     type sum[WIDE / 2];
 
-    /// Begin a tile: the first `add` does not keep the sums.
-    __device__ __forceinline__ void clear() {}
     /// C += A B along the tiles' depth, or C = A B without `keeps`, of the 64 rows of A from `line` on.
     template <typename A, typename B>
     __device__ __forceinline__ void add(const unsigned char* a_tile, const unsigned char* b_tile, int line, bool keeps) {
@@ -148,7 +144,7 @@ struct warpgroup_sums {
     }
 
     /// Store parts `first`, `first` + PARTS, … of the sums of the warp's 16 rows; a part is 8 columns of 32 of a thread.
-    template <int PARTS, bool, typename Epilogue>
+    template <int PARTS, typename Epilogue>
     __device__ __forceinline__ void store(const Epilogue& epilogue, int first) const {
         const int warp = threadIdx.x / 32 - 4, lane = threadIdx.x % 32;
 #pragma unroll
