@@ -35,7 +35,9 @@ def test_new_memory_is_filled_and_none_of_it_written(skip: int, count: int) -> N
         assert marked.look() == known.any()
         assert marked.flags.tolist() == known.tolist()
     if count > 8:
-        assert len(set(x.tolist())) > min(count, 32) // 2  # of 32 values
+        # Of 32 values, by addresses, which differ from run to run. Of 29 random draws 14 or fewer are distinct in one
+        # case of 400, 9 or fewer in 2 of 10⁹.
+        assert len(set(x.tolist())) > min(count, 32) // 3
 
 
 def test_what_memory_is_filled_with_follows_from_its_address() -> None:
