@@ -61,12 +61,11 @@ WRONG: dict[str, tuple[type[Exception], str, str]] = {
 @pytest.mark.parametrize("name", WRONG)
 def test_a_mistake_that_tutorials_print_is_seen(name: str) -> None:
     error, text, finding = WRONG[name]
-    with pytest.raises(error, match=text):
-        run(FOLDER / "wrong" / f"{name}.py", pycuda="ours")
-    if finding:
-        with pytest.raises(error) as raised:
-            examine(Program(FOLDER / "wrong" / f"{name}.py", pycuda="ours"), True)
-        assert re.search(finding, "".join(raised.value.__notes__))
+    path = FOLDER / "wrong" / f"{name}.py"
+    with pytest.raises(error, match=text) as raised:
+        # New memory that no check fills may hold zeros by chance, with which the mistake has no effect.
+        _ = examine(Program(path, pycuda="ours"), True) if finding else run(path, pycuda="ours")
+    assert not finding or re.search(finding, "".join(raised.value.__notes__))
 
 
 @pytest.mark.emulator
