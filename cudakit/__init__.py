@@ -83,7 +83,7 @@ if TYPE_CHECKING:
     from cudakit.graphs import Graph, capture
     from cudakit.installation import show_config
     from cudakit.jit.bundle.used import use_bundle
-    from cudakit.jit.launch.launch import Plan
+    from cudakit.jit.launch.plan import Plan
     from cudakit.jit.load.config import Config, Cover, config, cover
     from cudakit.jit.specialise.options import CompileOptions
     from cudakit.kernel.kernel import Kernel, Module, prewarm
@@ -128,7 +128,7 @@ _HOMES = {
     "graphs": ("Graph", "capture"),
     "installation": ("show_config",),
     "jit.bundle.used": ("use_bundle",),
-    "jit.launch.launch": ("Plan",),
+    "jit.launch.plan": ("Plan",),
     "jit.load.config": ("Config", "Cover", "config", "cover"),
     "jit.specialise.options": ("CompileOptions",),
     "kernel.kernel": ("Kernel", "Module", "prewarm"),

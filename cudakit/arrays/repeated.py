@@ -15,7 +15,7 @@ from cudakit.arrays.log import Log, RecordedCall, call_key, current_log, logging
 from cudakit.arrays.replay import CallReplay, Function
 from cudakit.jit.launch.dispatch import MISSING
 from cudakit.streams import devices
-from cudakit.types.shown import ShownSignature, keywords
+from cudakit.types.shown_signature import ShownSignature, keywords
 
 _Op = TypeVar("_Op", bound=Callable[..., Any])
 #: After this many calls without a replay, only one in `_SELDOM` is examined: perhaps no two are alike.

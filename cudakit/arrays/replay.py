@@ -25,7 +25,8 @@ from typing import Any, NamedTuple, Self
 from cudakit.arrays.log import Cleared, Copied, Launched, RecordedCall, Source
 from cudakit.errors import CudakitError
 from cudakit.jit.launch.bind import Fragment, evaluate
-from cudakit.jit.launch.dispatch import MISSING, current_stream_text, launch_text, remembered_value_text
+from cudakit.jit.launch.dispatch import MISSING
+from cudakit.jit.launch.generated import current_stream_text, launch_text, remembered_value_text
 from cudakit.jit.launch.launch import CallShape
 from cudakit.jit.launch.param_buffer import bound_launch
 from cudakit.jit.launch.tracebacks import cut

@@ -14,9 +14,10 @@ import cudakit as ck
 from cudakit.bundles import spec
 from cudakit.errors import CompileWarning, CudakitError
 from cudakit.jit.bundle.file import HEADERS, Entry
-from cudakit.jit.cache import bundled
+from cudakit.jit.cache import bundling
+from cudakit.jit.cache.compiling import as_linked, compiled_here
 from cudakit.jit.cache.prewarm import compile_all
-from cudakit.jit.cache.stages import as_linked, compiled_here, declarations_of
+from cudakit.jit.cache.stages import declarations_of
 from cudakit.jit.compile.linked import linker_identity
 from cudakit.jit.compile.nvrtc import compiler_identity
 from cudakit.jit.signature.signature import declarations_key
@@ -58,7 +59,7 @@ def build(path: Path, output: Path) -> int:
     manifest = _manifest(path, instances, sources.values())
     if any(map(as_linked, specializations)):
         manifest["compiler"]["nvJitLink"] = linker_identity()
-    bundled.write_bundle(output, entries, manifest)
+    bundling.write_bundle(output, entries, manifest)
     return count
 
 
@@ -98,7 +99,7 @@ def _entry(specialization: Specialization, together: Specialization) -> Entry:
         options = specialization.options
         seed = {"frandom_seed": specialization.source.digest[:16], **dict(options.extra)}
         compiled, read = compiled_here(together._replace(options=options.replace(extra=seed)))
-    entry = bundled.entry_of(specialization, read, compiled)
+    entry = bundling.entry_of(specialization, read, compiled)
     if entry is None:
         raise CudakitError(
             f"{specialization.source.name}: {specialization.title} depends on files that other machines may not have: "
@@ -117,7 +118,7 @@ def _entry(specialization: Specialization, together: Specialization) -> Entry:
 
 
 def _signature(origin: Source) -> Entry:
-    return bundled.signature(declarations_key(origin.digest), declarations_of(origin).to_json().encode())
+    return bundling.signature(declarations_key(origin.digest), declarations_of(origin).to_json().encode())
 
 
 def _headers(specialization: Specialization) -> Iterator[Entry]:

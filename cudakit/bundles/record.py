@@ -10,7 +10,7 @@ from typing import Any, Final
 from cudakit.bundles import spec
 from cudakit.errors import CudakitError
 from cudakit.jit.bundle.used import Use
-from cudakit.jit.cache.bundled import changed_options, in_toml, struct_row
+from cudakit.jit.cache.bundling import changed_options, in_toml, struct_row
 from cudakit.jit.compile.portable import base_of
 from cudakit.jit.source import headers
 from cudakit.jit.source.source import Source

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from cudakit.errors import ArgumentError
 from cudakit.jit.bundle.file import CODE, HEADERS, SIGNATURE, TUNED, BundleFile, Entry
-from cudakit.jit.cache import bundled
+from cudakit.jit.cache import bundling
 from cudakit.jit.signature.signature import declarations_key
 
 #: Fields of the manifest that follow from the entries.
@@ -116,5 +116,5 @@ def prune(path: Path, output: Path, pattern: str | None, archs: Iterable[str]) -
         if entry.category == TUNED or (entry.category == HEADERS and entry.header["source"] in digests)
     ]
     signatures = [entry for entry in entries if entry.category == SIGNATURE and entry.key in keys]
-    bundled.write_bundle(output, (*left, *signatures, *others), file.manifest)
+    bundling.write_bundle(output, (*left, *signatures, *others), file.manifest)
     return len(kernels), len(left)

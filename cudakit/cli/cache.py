@@ -105,7 +105,8 @@ def _entry_record(entry: Entry) -> dict[str, object]:
 
 def _explain(options: argparse.Namespace) -> int:
     # Imported here: the other commands need neither the parser nor the compiler.
-    from cudakit.jit.cache.stages import bundled_code_of, first_request
+    from cudakit.jit.cache.compiling import first_request
+    from cudakit.jit.cache.stages import bundled_code_of
     from cudakit.kernel.kernel import Kernel
 
     kernel = Kernel.from_file(options.source, options.kernel)

@@ -24,9 +24,10 @@ from cudakit.emulator.resources.texture import EmulatedTensorMap
 from cudakit.emulator.streams.order import Turn, order
 from cudakit.emulator.streams.stream import EmulatedStream
 from cudakit.errors import ArgumentError, CudakitError, LaunchError
-from cudakit.jit.compile.elf import common_name
+from cudakit.jit.compile.mangled import common_name
 from cudakit.jit.launch.bind import Callee, Fragment, Mismatch, bind, evaluate
-from cudakit.jit.launch.launch import Plan, accesses, report_launch
+from cudakit.jit.launch.plan import Plan
+from cudakit.jit.launch.report import accesses, report_launch
 from cudakit.jit.launch.tracebacks import cut
 from cudakit.jit.load.config import Config, Cover, as_config, is_empty
 from cudakit.jit.load.image import Code, Image

@@ -28,7 +28,7 @@ from cudakit.graphs.recording import (
     outside_of_body,
     unjoined,
 )
-from cudakit.jit.launch.launch import accesses
+from cudakit.jit.launch.report import accesses
 from cudakit.places import using
 from cudakit.streams.streams import require_stream
 from cudakit.streams.witnesses import Work, doing, witnessing

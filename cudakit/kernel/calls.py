@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from inspect import Parameter
 from keyword import iskeyword
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cudakit.errors import ArgumentError, CompileError, TemplateError, raise_launch_error, shortened
 from cudakit.jit.launch import code_place
 from cudakit.jit.launch.bind import evaluate
-from cudakit.jit.launch.dispatch import MISSING, Dispatcher, Shape
-from cudakit.jit.launch.launch import CallShape, Plan, nothing
+from cudakit.jit.launch.dispatch import MISSING, Dispatcher
+from cudakit.jit.launch.launch import CallShape
 from cudakit.jit.load.config import Config, Cover, as_config, is_empty
 from cudakit.jit.signature.signature import Signature, listed
 from cudakit.jit.source.source import Source
@@ -20,11 +21,13 @@ from cudakit.jit.specialise.options import Target
 from cudakit.jit.specialise.specialise import Specialization, specialise
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.kernel.unit import Unit
-from cudakit.memory import host_arrays
-from cudakit.memory.backend import backend_of
 from cudakit.places import place_of
 from cudakit.streams import devices
 from cudakit.types.arguments import Evidence
+
+if TYPE_CHECKING:
+    from cudakit.jit.launch.generated import Shape
+    from cudakit.jit.launch.plan import Plan
 
 _T = TypeVar("_T")
 
@@ -56,6 +59,15 @@ def choose(overloads: Iterable[Signature], attempt: Callable[[Signature], _T], c
             f"with the types of its parameters, as in Kernel(source, {shortened(matches[0][0].full_name)})"
         )
     raise ArgumentError(f"no kernel {name} takes these {count} arguments:\n" + "\n".join(refused))
+
+
+def _has_host_arrays(arguments: tuple[Any, ...]) -> bool:
+    """Return whether `In`, `Out` or `InOut` is among a call's arguments."""
+    if "cudakit.memory.host_arrays" not in sys.modules:  # before it is loaded there are no such arguments
+        return False
+    from cudakit.memory.host_arrays import among
+
+    return among(arguments)
 
 
 class Calls:
@@ -143,7 +155,10 @@ class Calls:
 
     def plan(self, stream: Any, config: Any, args: tuple[Any, ...]) -> Plan:
         """Check a launch, order it and resolve its configuration now; the plan repeats it."""
-        host_arrays.refuse_in_plan(self.signature.name, args)
+        from cudakit.jit.launch.plan import Plan, nothing  # many programs make none
+        from cudakit.memory.host_arrays import refuse_in_plan
+
+        refuse_in_plan(self.signature.name, args)
         with self.unit.lock:  # until the plan holds the code, lest it be loaded anew
             launch_config, shape, values, args = self._shape(stream, config, args)
             return Plan(nothing) if shape is None else shape.plan(shape.target(stream), launch_config, values, args)
@@ -183,7 +198,9 @@ class Calls:
             args = code_place.in_order(self.signature.name, self.dispatcher.parameters, args, keywords)
         while args and args[-1] is MISSING:
             args = args[:-1]
-        if host_arrays.among(args):
+        if _has_host_arrays(args):
+            from cudakit.memory.backend import backend_of  # for such calls alone
+
             backend_of(stream).call(
                 self.kernel, stream, config, code_place.with_defaults(self.signature, self.defaults, args)
             )

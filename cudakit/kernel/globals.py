@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cudakit.errors import ArgumentError, TemplateError, shortened
-from cudakit.jit.compile.elf import variable_name, variable_type
-from cudakit.jit.compile.nvrtc import type_of
-from cudakit.jit.load.image import Variables
+from cudakit.jit.compile.compiled import type_of
+from cudakit.jit.compile.mangled import variable_name, variable_type
+from cudakit.jit.load.variables import Variables
 from cudakit.jit.signature.signature import Declarations
 from cudakit.jit.specialise.specialise import resolved
 from cudakit.types.arguments import passable, refuse_masked
 from cudakit.types.cpp import CppType, Named, scalar_dtype, vector, without_const
-from cudakit.types.scalars import filled, struct_packer
+from cudakit.types.packing import filled, struct_packer
 from cudakit.types.structs import is_struct_type, struct_dtype
 
 

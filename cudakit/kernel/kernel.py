@@ -14,7 +14,6 @@ from cudakit.jit.cache.stages import compiled_of
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.launch.code_place import DeviceCode, evidence_of_types
 from cudakit.jit.launch.dispatch import Dispatcher
-from cudakit.jit.launch.launch import Plan, Recipe
 from cudakit.jit.launch.tracebacks import cut, raised_from_call
 from cudakit.jit.load.load import Attributes, EmulatedAttributes, Loaded
 from cudakit.jit.signature.signature import Declarations, Signature, select
@@ -29,10 +28,11 @@ from cudakit.places import DEVICES, default_place
 from cudakit.streams import devices
 from cudakit.types.checked import is_one_of, listed, text_of, whole
 from cudakit.types.cpp import split_arguments
-from cudakit.types.shown import ShownSignature, Table, html
+from cudakit.types.shown_signature import ShownSignature
 
 if TYPE_CHECKING:
     from cudakit.jit.compile.assemble import Explained
+    from cudakit.jit.launch.plan import Plan
     from cudakit.kernel.globals import Globals
     from cudakit.tuning.by_size import TunedKernel
     from cudakit.tuning.space import Space
@@ -417,6 +417,8 @@ class Kernel(functools.partial[None]):
 
     def _repr_html_(self) -> str:
         """Return a notebook's view: the parameters, and the specializations that were launched."""
+        from cudakit.types.shown import Table, html  # for a notebook alone
+
         annotations = ((parameter.name, parameter.annotation) for parameter in self._calls.shown_parameters())
         parameters = [(name, cpp) for name, cpp in annotations if isinstance(cpp, str)]
         loaded = [instance.specialization for instance in self._calls.unit.instances(self.name)]
@@ -609,6 +611,8 @@ class Kernel(functools.partial[None]):
 
         The `Plan` then launches it at the driver's own cost.
         """
+        from cudakit.jit.launch.plan import Recipe  # many programs make no plan
+
         result = self._calls.plan(stream, config, args)
         result.recipe = Recipe(self, config)
         return result

@@ -15,7 +15,7 @@ import contextlib
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from cudakit.errors import ArgumentError, CompileError
 from cudakit.jit.bundle.used import in_use, note
 from cudakit.jit.cache.stages import bundled_code_of, compiled_of, complete_parameters, declarations_of
 from cudakit.jit.launch.code_place import CodePlace, Ready
-from cudakit.jit.load.image import Image, Variables
+from cudakit.jit.load.image import Image
 from cudakit.jit.signature.signature import Declarations
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.options import CompileOptions, check_target, options_of
@@ -31,8 +31,10 @@ from cudakit.jit.specialise.specialise import Specialization, bare
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.places import default_place, place_of
 from cudakit.streams import process
-from cudakit.types import structs
 from cudakit.types.arguments import Evidence
+
+if TYPE_CHECKING:
+    from cudakit.jit.load.variables import Variables
 
 
 class User(Protocol):
@@ -135,7 +137,9 @@ class Unit:
         """
         place = self._place(None)
         cpp = f"cudakit_layout::element<decltype({variable})>::type"
-        text = TypeBook(self.declarations).checks([structs.struct_assertions("variable", cpp, shown, dtype)])
+        from cudakit.types import struct_source  # few programs write structs to variables
+
+        text = TypeBook(self.declarations).checks([struct_source.struct_assertions("variable", cpp, shown, dtype)])
         try:
             self._image(place).compiled(self._bare(place)._replace(checks=text))
         except CompileError as error:

@@ -17,11 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from cudakit.records import NamedTuple
-from cudakit.streams.segments import NEVER, Name, Range, Segment, Segments, Touched, Use
-
-#: What a step says in place of a use; see `Clocks.step`.
-MANY: Any = object()
-COLD: Any = object()
+from cudakit.streams.segments import COLD, MANY, NEVER, Name, Range, Segment, Segments, Touched, Use
 
 
 def many(used: Use, waits: bool) -> Any:

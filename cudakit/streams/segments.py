@@ -29,6 +29,9 @@ Range: TypeAlias = tuple[int, int]
 
 #: The count of uses that go on: no clock reaches it.
 NEVER = 1 << 62
+#: What `cudakit.streams.clocks.Clocks.step` says in place of a use.
+MANY: Any = object()
+COLD: Any = object()
 #: Looked up once: what was touched lately.
 _MOST_TOUCHED = 1024
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cudakit.errors import ArgumentError
-from cudakit.jit.launch.launch import accesses
+from cudakit.jit.launch.report import accesses
 from cudakit.jit.load.config import cover
 from cudakit.jit.specialise.specialise import BoundParameter
 from cudakit.memory.host_arrays import HostArray

@@ -9,8 +9,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any
 
 from cudakit.jit.cache.cache import cache_at
+from cudakit.jit.cache.compiling import first_request
 from cudakit.jit.cache.prewarm import Workers
-from cudakit.jit.cache.stages import first_request
 from cudakit.jit.compile.nvrtc import Request
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.tuning.space import Point

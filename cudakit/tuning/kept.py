@@ -22,7 +22,7 @@ from cudakit.errors import ArgumentError, CacheWarning, CompileError
 from cudakit.jit.bundle.file import TUNED, Entry
 from cudakit.jit.bundle.used import in_use
 from cudakit.jit.cache.cache import cache_at, default_cache
-from cudakit.jit.cache.stages import first_request
+from cudakit.jit.cache.compiling import first_request
 from cudakit.jit.cache.store import Store, hold
 from cudakit.jit.compile.nvrtc import Request, digest_of
 from cudakit.jit.compile.portable import base_of

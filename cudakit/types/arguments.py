@@ -10,7 +10,7 @@ import contextlib
 import ctypes
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -19,7 +19,9 @@ from cudakit.records import NamedTuple
 from cudakit.types import structs
 from cudakit.types.cpp import ML_SPELLINGS, scalar
 from cudakit.types.scalars import is_masked
-from cudakit.types.tensors import TensorLayout
+
+if TYPE_CHECKING:
+    from cudakit.types.tensors import TensorLayout
 
 _MOST = 2**63 - 1
 

@@ -1,15 +1,13 @@
 """Printed and HTML views of objects, made of the same parts.
 
-The HTML is small and runs no script; all text in it is escaped. `ShownSignature` is the signature of callables for
-`inspect.signature` and `help`.
+The HTML is small and runs no script; all text in it is escaped.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Sequence
-from inspect import Parameter, Signature
-from typing import Any, TextIO, TypeAlias
+from typing import TextIO, TypeAlias
 
 from cudakit.records import NamedTuple
 
@@ -153,40 +151,6 @@ def _lines(part: Part) -> list[str]:
     ]
 
 
-class ShownSignature:
-    """The ``__signature__`` of a class's instances; the class itself shows the signature of its constructor.
-
-    Parameters
-    ----------
-    of : callable
-        Function that returns the parameters of an instance.
-    """
-
-    def __init__(self, of: Callable[[Any], Iterable[Parameter]]) -> None:
-        self._of = of
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Signature:
-        if instance is None:
-            raise AttributeError("__signature__")
-        return Signature(apart(self._of(instance)))
-
-
-def apart(parameters: Iterable[Parameter]) -> list[Parameter]:
-    """Return the parameters, in order, with different names: ``_`` is appended to a name that is taken.
-
-    Parameters that can be passed by keyword keep their names if possible.
-    """
-    originals = list(parameters)
-    by_name: dict[str, Parameter] = {}
-    for parameter in sorted(originals, key=lambda p: p.kind in (Parameter.POSITIONAL_ONLY, Parameter.VAR_POSITIONAL)):
-        name = parameter.name
-        while name in by_name:
-            name += "_"
-        by_name[name] = parameter
-    names = {id(parameter): name for name, parameter in by_name.items()}
-    return [parameter.replace(name=names[id(parameter)]) for parameter in originals]
-
-
 def is_coloured(stream: TextIO) -> bool:
     """Return whether text on a stream may have colours: on a terminal, unless ``NO_COLOR`` is set."""
     return stream.isatty() and not os.environ.get("NO_COLOR")
@@ -195,8 +159,3 @@ def is_coloured(stream: TextIO) -> bool:
 def red(words: str, stream: TextIO) -> str:
     """Return words in red for a stream that is a terminal, else unchanged."""
     return f"\x1b[31m{words}\x1b[0m" if is_coloured(stream) else words
-
-
-def keywords(options: dict[str, Any]) -> Iterable[Parameter]:
-    """Return keyword-only parameters with their defaults."""
-    return (Parameter(name, Parameter.KEYWORD_ONLY, default=default) for name, default in options.items())

@@ -11,7 +11,7 @@ import cudakit as ck
 from cudakit import cli
 from cudakit.jit.bundle.file import CODE, BundleFile, Entry
 from cudakit.jit.bundle.used import Compile
-from cudakit.jit.cache import bundled
+from cudakit.jit.cache import bundling
 from cudakit.jit.signature.signature import declarations_key
 
 ed25519 = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.ed25519")
@@ -25,13 +25,13 @@ def kernel(name: str, arch: str, code: bytes = b"code", source: str = "5a") -> E
 
 
 def signature(source: str) -> Entry:
-    return bundled.signature(declarations_key(source), b"[]")
+    return bundling.signature(declarations_key(source), b"[]")
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     entries = [kernel("k<float>", "sm_80"), kernel("k<float>", "sm_90"), kernel("m", "sm_90", source="5b")]
-    bundled.write_bundle(tmp_path / "kernels.ckb", (*entries, signature("5a"), signature("5b")), {"made by": "a test"})
+    bundling.write_bundle(tmp_path / "kernels.ckb", (*entries, signature("5a"), signature("5b")), {"made by": "a test"})
     return tmp_path / "kernels.ckb"
 
 
@@ -79,7 +79,7 @@ def test_a_signature_is_not_one_of_another_bundle(path: Path, keys: tuple[Path, 
     from cudakit.jit.bundle.signature import sign
 
     signed = sign(path, keys[0])
-    bundled.write_bundle(tmp_path / "other.ckb", [kernel("k<float>", "sm_80", b"evil")], {})
+    bundling.write_bundle(tmp_path / "other.ckb", [kernel("k<float>", "sm_80", b"evil")], {})
     forged = tmp_path / "forged.ckb"
     forged.write_bytes(BundleFile(tmp_path / "other.ckb").with_signature(signed))
     with pytest.raises(ck.ArgumentError, match="signed, but with another content"):
@@ -128,7 +128,7 @@ def test_show(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_diff(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "diff", path, path) == "no difference\n"
     entries = [kernel("k<float>", "sm_80", b"other code"), kernel("m", "sm_90", source="5b"), kernel("n", "sm_90")]
-    bundled.write_bundle(tmp_path / "o", (*entries, signature("5a"), signature("5b")), {"made by": "another"})
+    bundling.write_bundle(tmp_path / "o", (*entries, signature("5a"), signature("5b")), {"made by": "another"})
     assert cli.main(["bundle", "diff", str(path), str(tmp_path / "o")]) == 1
     assert capsys.readouterr().out.splitlines() == [
         "made by: a test → another",

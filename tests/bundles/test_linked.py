@@ -17,7 +17,7 @@ from cudakit.bundles.record import lacking, text_of
 from cudakit.bundles.spec import instances_of
 from cudakit.jit.bundle.file import BundleFile
 from cudakit.jit.bundle.used import recording
-from cudakit.jit.cache.bundled import line_of
+from cudakit.jit.cache.bundling import line_of
 from cudakit.jit.cache.cache import cache_at
 from cudakit.jit.compile import linked, nvrtc
 from cudakit.jit.compile.portable import base_of

@@ -105,12 +105,12 @@ def test_code_of_variables_alone_is_that_of_their_kernels(folder: Path) -> None:
 def test_a_line_of_a_miss_has_the_layouts(folder: Path) -> None:
     (folder / "kernels.ckb").write_bytes(b"")
     from cudakit.jit.bundle.file import write
-    from cudakit.jit.cache import bundled
+    from cudakit.jit.cache import bundling
     from cudakit.jit.signature.reader import parse
     from cudakit.jit.signature.signature import declarations_key
 
     kernel = ck.Kernel.from_file(folder / "v.cu", "scale")
-    declarations = bundled.signature(declarations_key(kernel.source.digest), parse(TEXT).to_json().encode())
+    declarations = bundling.signature(declarations_key(kernel.source.digest), parse(TEXT).to_json().encode())
     write(folder / "kernels.ckb", [declarations], {"targets": []})
     with ck.use_bundle(folder / "kernels.ckb", compile="never"):
         kernel = ck.Kernel.from_file(folder / "v.cu", "scale")

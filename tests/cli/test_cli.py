@@ -87,10 +87,13 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     module: Any = types.ModuleType("cudakit.kernel.kernel")
     module.Kernel = FakeKernel
     monkeypatch.setitem(sys.modules, "cudakit.kernel.kernel", module)
-    module = types.ModuleType("cudakit.jit.cache.stages")
-    module.first_request = lambda specialization: specialization
-    module.bundled_code_of = lambda specialization: None
-    monkeypatch.setitem(sys.modules, "cudakit.jit.cache.stages", module)
+    for name, attribute, value in (
+        ("compiling", "first_request", lambda specialization: specialization),
+        ("stages", "bundled_code_of", lambda specialization: None),
+    ):
+        module = types.ModuleType(f"cudakit.jit.cache.{name}")
+        setattr(module, attribute, value)
+        monkeypatch.setitem(sys.modules, module.__name__, module)
     path = tmp_path / "saxpy.cu"
     path.touch()
     return path

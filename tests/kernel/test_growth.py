@@ -11,11 +11,12 @@ import pytest
 import cudakit as ck
 from cudakit.emulator.launch import limits_of
 from cudakit.jit.cache.cache import Cache
-from cudakit.jit.compile.elf import common_name, is_shared, variable_name, variables_of
+from cudakit.jit.compile.elf import variables_of
+from cudakit.jit.compile.mangled import common_name, is_shared, variable_name
 from cudakit.jit.launch import code_place
 from cudakit.jit.load import image
-from cudakit.jit.load.image import move
 from cudakit.jit.load.load import Loaded, parameter_size
+from cudakit.jit.load.variables import move
 from cudakit.streams import devices, streams
 from cudakit.streams import order as order_module
 from cudakit.streams.order import Order

@@ -21,7 +21,7 @@ from support.syntax import MODULES, PACKAGE, nodes_of
 import cudakit as ck
 from cudakit import system
 from cudakit.errors import CudakitError
-from cudakit.jit.compile import elf
+from cudakit.jit.compile import mangled
 from cudakit.jit.source import headers
 from cudakit.streams.process import in_child
 
@@ -132,9 +132,9 @@ def test_without_a_c_library_types_are_to_be_written_out(monkeypatch: pytest.Mon
     monkeypatch.setattr(ctypes, "CDLL", refuse)
     monkeypatch.setattr(system, "cxa_demangle", system.cxa_demangle.__wrapped__)
     assert system.cxa_demangle() is None
-    assert elf.readable_name("_Z5scaleIfEvPT_") == "_Z5scaleIfEvPT_"
+    assert mangled.readable_name("_Z5scaleIfEvPT_") == "_Z5scaleIfEvPT_"
     with pytest.raises(ck.TemplateError, match="write them out"):
-        elf.demangle("_Z5scaleIfEvPT_")
+        mangled.demangle("_Z5scaleIfEvPT_")
 
 
 @pytest.mark.parametrize("value", ["/caches", "/with space", "", " ", "relative/caches"])

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cudakit.streams.clocks import COLD, MANY, Clocks
-from cudakit.streams.segments import Range, Spell, Use
+from cudakit.streams.clocks import Clocks
+from cudakit.streams.segments import COLD, MANY, Range, Spell, Use
 
 X, Y = (0x1000, 0x2000), (0x4000, 0x5000)
 LEFT, RIGHT, MIDDLE = (0x1000, 0x1800), (0x1800, 0x2000), (0x1400, 0x1C00)

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from cudakit.errors import LaunchError
 from cudakit.streams import devices, streams
 from cudakit.streams import order as order_module
-from cudakit.streams.order import Order, Repeat, repeating
+from cudakit.streams.order import Order
+from cudakit.streams.repeating import Repeat, repeating
 from cudakit.streams.segments import Spell, Use
 from cudakit.streams.streams import DeviceStream
 

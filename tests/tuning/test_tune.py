@@ -15,8 +15,8 @@ import pytest
 import cudakit as ck
 from cudakit.emulator.face import EmulatorPlace
 from cudakit.jit.cache.cache import cache_at
+from cudakit.jit.cache.compiling import first_request
 from cudakit.jit.cache.prewarm import Workers
-from cudakit.jit.cache.stages import first_request
 from cudakit.jit.compile.elf import LaunchBounds, Resources
 from cudakit.jit.load import image
 from cudakit.jit.load.limits import check_code

@@ -7,7 +7,7 @@ import pytest
 
 import cudakit as ck
 from cudakit.errors import TemplateError
-from cudakit.types import structs
+from cudakit.types import struct_source
 
 pytestmark = pytest.mark.emulator
 
@@ -41,19 +41,19 @@ def record(dtype: np.dtype) -> np.dtype:
 
 
 def compiled(*assertions: str) -> None:
-    text = f"{TEXT}{structs.SUPPORT}{''.join(assertions)}__global__ void f(All a, const Inner* x, float* y) {{}}"
+    text = f"{TEXT}{struct_source.SUPPORT}{''.join(assertions)}__global__ void f(All a, const Inner* x, float* y) {{}}"
     ck.Kernel(text, "f").compile(arch="sm_90")
 
 
 def test_what_holds_compiles() -> None:
     compiled(
-        structs.struct_assertions("a", "All", "All", record(ALL)),
-        structs.struct_assertions("b", "Inner", "Inner", INNER),
-        structs.struct_assertions("d", "void", "what is no struct here", INNER),
-        structs.number_assertion("Colour", "Colour", np.dtype("i4")),
-        structs.number_assertion("float", "y", np.dtype("f4")),
-        structs.number_assertion("__half", "h", np.dtype("f2")),
-        structs.number_assertion("Inner", "bytes", np.dtype("V12")),
+        struct_source.struct_assertions("a", "All", "All", record(ALL)),
+        struct_source.struct_assertions("b", "Inner", "Inner", INNER),
+        struct_source.struct_assertions("d", "void", "what is no struct here", INNER),
+        struct_source.number_assertion("Colour", "Colour", np.dtype("i4")),
+        struct_source.number_assertion("float", "y", np.dtype("f4")),
+        struct_source.number_assertion("__half", "h", np.dtype("f2")),
+        struct_source.number_assertion("Inner", "bytes", np.dtype("V12")),
     )
 
 
@@ -64,14 +64,16 @@ def test_what_does_not_hold_is_told() -> None:
         "field's size": np.dtype({"names": ["u", "v"], "formats": ["u2", "f8"], "offsets": [0, 4], "itemsize": 12}),
         "field's type": np.dtype([("u", "i2"), ("v", "i4", (2,))], align=True),
     }
-    texts = [structs.struct_assertions(f"w{k}", "Inner", f"Inner{k}", dtype) for k, dtype in enumerate(wrong.values())]
+    texts = [
+        struct_source.struct_assertions(f"w{k}", "Inner", f"Inner{k}", dtype) for k, dtype in enumerate(wrong.values())
+    ]
     numbers = [
-        structs.number_assertion("Colour", "paint", np.dtype("f4")),
-        structs.number_assertion("Inner", "pair", np.dtype("i4")),
-        structs.number_assertion("float", "thin", np.dtype("f2")),
+        struct_source.number_assertion("Colour", "paint", np.dtype("f4")),
+        struct_source.number_assertion("Inner", "pair", np.dtype("i4")),
+        struct_source.number_assertion("float", "thin", np.dtype("f2")),
     ]
     with pytest.raises(ck.CompileError) as caught:
-        compiled(*texts, *numbers, structs.struct_assertions("n", "float", "real", INNER))
+        compiled(*texts, *numbers, struct_source.struct_assertions("n", "float", "real", INNER))
     told = str(caught.value)
     for words in (
         "struct Inner0: the Python side has 16 bytes; the C++ struct has another size",
@@ -88,9 +90,9 @@ def test_what_does_not_hold_is_told() -> None:
 
 def test_fields_are_identifiers() -> None:
     with pytest.raises(TemplateError, match="a field of struct S has the name 'a; b'"):
-        structs.struct_assertions("t", "S", "S", np.dtype([("a; b", "i4")]))
+        struct_source.struct_assertions("t", "S", "S", np.dtype([("a; b", "i4")]))
 
 
 def test_a_parameter_is_named_by_its_position() -> None:
-    assert structs.number_assertion("x", "x", np.dtype("V4")) == ""
-    assert "parameter<3, decltype(+f<int>)>" in structs.parameter(3, "f<int>")
+    assert struct_source.number_assertion("x", "x", np.dtype("V4")) == ""
+    assert "parameter<3, decltype(+f<int>)>" in struct_source.parameter(3, "f<int>")

@@ -10,19 +10,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from cudakit.types.shown import (
-    Drawing,
-    Reported,
-    ShownSignature,
-    Table,
-    apart,
-    escaped,
-    html,
-    keywords,
-    table_html,
-    text,
-    words,
-)
+from cudakit.types.shown import Drawing, Reported, Table, escaped, html, table_html, text, words
+from cudakit.types.shown_signature import ShownSignature, apart, keywords
 
 pytestmark = pytest.mark.emulator
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cudakit.errors import TemplateError
-from cudakit.types import structs
+from cudakit.types import struct_source, structs
 
 pytestmark = pytest.mark.emulator
 
@@ -101,10 +101,10 @@ def test_what_an_array_is_of() -> None:
 
 
 def test_names_in_cpp_text_are_identifiers() -> None:
-    assert structs.identifier("x_1", "a field") == "x_1"
+    assert struct_source.identifier("x_1", "a field") == "x_1"
     for name in ("1x", "a b", "x; }", "", "a-b"):
         with pytest.raises(TemplateError, match=r"^a field has the name .* no C\+\+ identifier"):
-            structs.identifier(name, "a field")
+            struct_source.identifier(name, "a field")
     assert structs.struct_name(Point) == "Point"
     one, other = np.dtype([("x", "f4")]), np.dtype([("x", "f8")])
     assert structs.struct_name(one) == structs.struct_name(np.dtype([("x", "f4")]))
@@ -131,28 +131,28 @@ def test_the_text_of_a_struct_has_its_layout() -> None:
     apart = np.dtype({"names": ["a", "b"], "formats": ["f4", "i4"], "offsets": [8, 32], "itemsize": 48})
     late = np.dtype({"names": ["a"], "formats": ["i1"], "offsets": [1], "itemsize": 2})
     for dtype in (aligned, apart, late):
-        text = structs.definition("S", dtype, {})
+        text = struct_source.definition("S", dtype, {})
         assert text.startswith("struct S {\n")
         assert text.endswith("};\n")
         found = offsets_in(text)
         assert dtype.fields is not None
         assert {name: found[name] for name in dtype.names or ()} == {n: f[1] for n, f in dtype.fields.items()}
-    assert "unsigned char cudakit_pad_36[12];" in structs.definition("S", apart, {}), "to its size"
-    assert "pad" not in structs.definition("S", aligned, {})
+    assert "unsigned char cudakit_pad_36[12];" in struct_source.definition("S", apart, {}), "to its size"
+    assert "pad" not in struct_source.definition("S", aligned, {})
 
 
 def test_structs_in_a_struct_are_defined_before_it_once() -> None:
     inner = np.dtype([("x", "f4")])
     outer = np.dtype([("a", inner), ("b", inner, (2,)), ("c", np.dtype([("y", "i4")]))])
     known: dict[np.dtype, str] = {}
-    text = structs.definition("Outer", outer, known)
+    text = struct_source.definition("Outer", outer, known)
     name = structs.struct_name(inner)
     assert text.count(f"struct {name} {{") == 1
     assert text.index(f"struct {name} {{") < text.index("struct Outer {")
     assert f"    {name} a;\n    {name} b[2];\n" in text
     assert known[outer] == "Outer"
     assert known[inner] == name
-    given = structs.definition("Outer", outer, {inner: "Mine"})
+    given = struct_source.definition("Outer", outer, {inner: "Mine"})
     assert "    Mine a;\n" in given
     assert "struct Mine" not in given
 
@@ -160,11 +160,11 @@ def test_structs_in_a_struct_are_defined_before_it_once() -> None:
 def test_a_layout_that_cpp_has_not_is_refused() -> None:
     packed = np.dtype([("a", "i1"), ("b", "f4")])
     with pytest.raises(TemplateError, match=r"field 'b' of struct S is at byte 1, .*float's alignment 4; .*align=True"):
-        structs.definition("S", packed, {})
+        struct_source.definition("S", packed, {})
     with pytest.raises(TemplateError, match="a field of struct S has the name 'a b'"):
-        structs.definition("S", np.dtype([("a b", "f4")]), {})
+        struct_source.definition("S", np.dtype([("a b", "f4")]), {})
     with pytest.raises(TemplateError, match=r"field 'x' of struct S has dtype >f4, .* not in native byte order"):
-        structs.definition("S", np.dtype([("x", ">f4")]), {})
+        struct_source.definition("S", np.dtype([("x", ">f4")]), {})
     with pytest.raises(TemplateError, match=r"has dtype <U3, which has no C\+\+ equivalent$"):
         structs.spelling(np.dtype("U3"), "x")
     assert structs.spelling(np.dtype(ml_dtypes.bfloat16), "x") == "__nv_bfloat16"

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from cudakit.errors import ArgumentError, RangeError
-from cudakit.types.scalars import filled, struct_packer
+from cudakit.types.packing import filled, struct_packer
 from cudakit.types.structs import struct_dtype
 
 pytestmark = pytest.mark.emulator

@@ -27,7 +27,7 @@ from cudakit.adapters.pycuda.prepared import PreparedCall, converted, fits, lett
 from cudakit.adapters.pycuda.streams import Event, finish_all, stream_of
 from cudakit.adapters.pycuda.texture_references import SurfaceReference, TextureReference
 from cudakit.errors import ArgumentError, TemplateError, shortened
-from cudakit.jit.compile.elf import readable_name
+from cudakit.jit.compile.mangled import readable_name
 from cudakit.jit.launch.launch import CallShape
 from cudakit.jit.load.config import config
 from cudakit.jit.specialise.specialise import resolved

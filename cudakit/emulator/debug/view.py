@@ -17,7 +17,7 @@ from cudakit.emulator.debug.timeline import ALL, Front, Stepper, Timeline
 from cudakit.emulator.machine.memory import plain
 from cudakit.emulator.machine.state import AT_BARRIER, AT_WARP, DONE
 from cudakit.errors import ArgumentError, EmulationError
-from cudakit.jit.compile.elf import bare_name
+from cudakit.jit.compile.mangled import bare_name
 
 #: Depth, function, instruction and lanes of a warp at the beginning of a line.
 Mark: TypeAlias = tuple[int, int, int, bytes, Line]

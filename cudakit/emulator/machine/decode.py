@@ -35,7 +35,7 @@ from cudakit.emulator.ptx.program import (
     Variable,
 )
 from cudakit.errors import EmulationError
-from cudakit.jit.compile.elf import common_name, is_shared
+from cudakit.jit.compile.mangled import common_name, is_shared
 
 #: The pointer to a program's first function.
 _FUNCTIONS = 0x7300_0000_0000_0000

@@ -36,7 +36,8 @@ from cudakit.emulator.machine.module import MOST_BYTES, Module, blocks_at_once
 from cudakit.emulator.machine.state import Frame, Geometry, Machine, SpecialRegisters, deadlocked
 from cudakit.emulator.ptx.program import Function, Instruction, Source, as_compiled
 from cudakit.errors import Access, EmulationError, LaunchError, named
-from cudakit.jit.compile.elf import LaunchBounds, readable_name
+from cudakit.jit.compile.elf import LaunchBounds
+from cudakit.jit.compile.mangled import readable_name
 from cudakit.jit.load.config import Config
 from cudakit.jit.load.limits import bounded
 

@@ -24,7 +24,7 @@ import numpy as np
 from cudakit.emulator.machine.former import Former
 from cudakit.emulator.machine.heap import Heap, device_limits, outside
 from cudakit.errors import TemplateError
-from cudakit.jit.compile.elf import demangle
+from cudakit.jit.compile.mangled import demangle
 from cudakit.types.arguments import pointer_of
 
 #: Returns the live arrays of the device's memory.

@@ -14,7 +14,7 @@ from cudakit.emulator.ptx.body import Body, Sources, attribute, variable
 from cudakit.emulator.ptx.program import Function, Program, Variable
 from cudakit.emulator.ptx.tokens import Tokens, integer, is_number, listed, without_comments
 from cudakit.errors import EmulationError, shortened
-from cudakit.jit.compile.elf import common_name
+from cudakit.jit.compile.mangled import common_name
 from cudakit.types.checked import text_of
 
 # ── several modules ──

@@ -6,16 +6,18 @@ import contextlib
 import functools
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from cudakit.errors import ArgumentError, CacheWarning, shortened
 from cudakit.jit.bundle.file import BundleFile, Entry
 from cudakit.records import NamedTuple
-from cudakit.types.arguments import Evidence
 from cudakit.types.checked import is_one_of, path_of
+
+if TYPE_CHECKING:
+    from cudakit.types.arguments import Evidence
 
 #: What happens to kernels that no bundle has: they are refused, or compiled.
 Compile: TypeAlias = Literal["never", "missing"]
@@ -88,15 +90,29 @@ def use_bundle(path: str | Path, *, compile: Compile = "missing", key: str | Pat
     return bundle
 
 
+def _nothing() -> None:
+    """Return None, as the bundle that was imported."""
+
+
 class InUse(NamedTuple):
-    """The bundles that a kernel may use, the nearest first, and whether nothing may be compiled beside them."""
+    """The bundles that a kernel may use, the nearest first, and whether nothing may be compiled beside them.
+
+    `imported` returns the bundle that was imported. It is the last one, and is opened only if the others lack an entry.
+    """
 
     files: tuple[BundleFile, ...]
     never: bool
+    imported: Callable[[], BundleFile | None] = _nothing
+
+    def all_files(self) -> Iterator[BundleFile]:
+        """Yield the bundles, the nearest first."""
+        yield from self.files
+        if (imported := self.imported()) is not None:
+            yield imported
 
     def entries(self, category: str, key: str) -> Iterator[tuple[BundleFile, Entry]]:
         """Yield the entries with a key, each with its bundle. Bundles that cannot be read are refused."""
-        for file in self.files:
+        for file in self.all_files():
             try:
                 entry = file.read(category, key)
             except ArgumentError as error:
@@ -112,7 +128,7 @@ class InUse(NamedTuple):
         warnings.warn(f"{error}. Its kernels are compiled", CacheWarning, stacklevel=2)
 
 
-def in_use(own: str | None, imported: BundleFile | None = None) -> InUse:
+def in_use(own: str | None, imported: Callable[[], BundleFile | None] = _nothing) -> InUse:
     """Return the bundles for a kernel: its own, at the path `own`, those of `use_bundle`, and one that was imported.
 
     Raises
@@ -122,8 +138,7 @@ def in_use(own: str | None, imported: BundleFile | None = None) -> InUse:
     """
     # A package's checkout, in which no bundle was built, compiles its kernels.
     files = [*([opened(own)] if own is not None and os.path.exists(own) else []), *(bundle.file for bundle in _used)]
-    files += [] if imported is None else [imported]
-    return InUse(tuple(files), any(bundle.compile == "never" for bundle in _used))
+    return InUse(tuple(files), any(bundle.compile == "never" for bundle in _used), imported)
 
 
 def opened(path: str) -> BundleFile:

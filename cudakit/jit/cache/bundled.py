@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from cudakit.errors import ArgumentError, CompileError
-from cudakit.jit.bundle.file import CODE, SIGNATURE, BundleFile, Entry, write
+from cudakit.jit.bundle.file import CODE, SIGNATURE, BundleFile, Entry
 from cudakit.jit.bundle.used import InUse
 from cudakit.jit.compile.compiled import Compiled, Promise
-from cudakit.jit.compile.nvrtc import compiler_identity
-from cudakit.jit.source import headers
-from cudakit.jit.source.closure import NOTHING_READ, Closure
-from cudakit.jit.specialise.options import CompileOptions, Target
-from cudakit.jit.specialise.specialise import Specialization
 
-#: Options that change no code, or that a SPEC has in another form.
-_LEFT_OUT: Final = ("lineinfo", "cache", "bundle", "include_paths", "link")
-_PAIRS: Final = ("defines", "extra")
+if TYPE_CHECKING:
+    from cudakit.jit.specialise.options import Target
+    from cudakit.jit.specialise.specialise import Specialization
 
 
 def code_of(specialization: Specialization, bundles: InUse) -> Compiled | None:
@@ -35,12 +26,12 @@ def code_of(specialization: Specialization, bundles: InUse) -> Compiled | None:
     ArgumentError
         If the entry is damaged, and nothing may be compiled.
     """
-    if not bundles.files:
+    if next(bundles.all_files(), None) is None:
         return None
     from cudakit.jit.compile.portable import base_of, key_of  # most programs use no bundle
 
     base, changed = base_of(specialization), list[str]()
-    for file in bundles.files:
+    for file in bundles.all_files():
         if base is None:
             break
         try:
@@ -63,6 +54,8 @@ def _lack_of_compiler(specialization: Specialization) -> str | None:
     """Return the reason why a source cannot be compiled here, or None."""
     if specialization.source.code is not None:
         return None
+    from cudakit.jit.compile.nvrtc import compiler_identity  # for what a bundle lacks
+
     try:
         compiler_identity()
     except CompileError as error:
@@ -88,46 +81,9 @@ def signature_of(key: str, name: str, bundles: InUse) -> bytes | None:
 def source_miss(name: str, bundles: InUse, reason: str) -> str:
     """Return the message for a source that no bundle has. `reason` says why it cannot be parsed."""
     return (
-        f"{_names(bundles.files)} has nothing of the source {name}, or of another text of it, and {reason}: "
+        f"{_names(bundles.all_files())} has nothing of the source {name}, or of another text of it, and {reason}: "
         "build the bundle again from the present text"
     )
-
-
-def entry_of(specialization: Specialization, read: Iterable[Closure | None], compiled: Compiled) -> Entry | None:
-    """Return the entry of a specialization's code; None if it holds on this machine alone.
-
-    `read` has the closures of the compiled sources.
-    """
-    from cudakit.jit.compile.portable import base_of, key_of, portable_closure  # as above
-
-    base, closure = base_of(specialization), portable_closure(specialization, read)
-    if base is None or closure is None:
-        return None
-    header = {
-        "label": specialization.title,
-        "source": specialization.source.digest,
-        "target": specialization.target,
-        "arch": specialization.arch,
-        "lowered": compiled.lowered,
-        "promises": compiled.promises,
-        "headers": [closure.files, closure.places],
-    }
-    return Entry(CODE, key_of(base, specialization.target, specialization.arch), header, compiled.code)
-
-
-def record_of(entry: Entry) -> dict[str, Any]:
-    """Return what the cache keeps of an entry beside its code."""
-    return {"key": entry.key, "header": entry.header}
-
-
-def of_record(record: Mapping[str, Any] | None, code: bytes) -> Entry | None:
-    """Return the entry of a record that the cache kept; None if it kept none."""
-    return None if record is None else Entry(CODE, record["key"], record["header"], code)
-
-
-def signature(key: str, declarations: bytes) -> Entry:
-    """Return the entry of a source's declarations, which are JSON."""
-    return Entry(SIGNATURE, key, {}, declarations)
 
 
 def compiled_in(entry: Entry) -> Compiled:
@@ -135,13 +91,6 @@ def compiled_in(entry: Entry) -> Compiled:
     header: Mapping[str, Any] = entry.header
     promises = tuple(Promise(*row) for row in header["promises"])
     return Compiled(entry.body, dict(header["lowered"]), "", header["target"], promises)
-
-
-def write_bundle(path: Path, entries: Iterable[Entry], manifest: Mapping[str, Any]) -> None:
-    """Write a bundle; of entries with one key the first is kept. The manifest also gets the targets and archs."""
-    entries = list(entries)
-    targets = {(entry.header["target"], entry.header["arch"]) for entry in entries if entry.category == CODE}
-    write(path, entries, {**manifest, "targets": sorted(targets)})
 
 
 def _candidates(specialization: Specialization, targets: Iterable[tuple[Target, str]]) -> Iterator[tuple[Target, str]]:
@@ -179,13 +128,14 @@ def _number(arch: str) -> tuple[int, str]:
 def _other_header(specialization: Specialization, entry: Entry, bundles: InUse) -> str | None:
     """Return a header here that is another than the one in an entry's code, or None."""
     files, places = entry.header["headers"]
-    closure = Closure(tuple(map(tuple, files)), tuple(map(tuple, places)))
-    from cudakit.jit.compile.portable import differences  # as above
+    if not (files or places):
+        return None
+    from cudakit.jit.compile.portable_headers import differences  # for sources with headers of their own
+    from cudakit.jit.source.closure import Closure
 
+    closure = Closure(tuple(map(tuple, files)), tuple(map(tuple, places)))
     # Where another header could be found first matters to a compile alone: it takes CUDA's headers to tell.
-    return (
-        None if closure == NOTHING_READ else next(differences(specialization, closure, places=not bundles.never), None)
-    )
+    return next(differences(specialization, closure, places=not bundles.never), None)
 
 
 def _names(files: Iterable[BundleFile]) -> str:
@@ -193,7 +143,9 @@ def _names(files: Iterable[BundleFile]) -> str:
 
 
 def _miss(specialization: Specialization, bundles: InUse, changed: list[str], reason: str) -> str:
-    where = f"{specialization.source.name}: {_names(bundles.files)}"
+    from cudakit.jit.cache.bundling import line_of  # for the error alone
+
+    where = f"{specialization.source.name}: {_names(bundles.all_files())}"
     if changed:
         return (
             f"{where} has {specialization.title} with another {changed[0]}, and {reason}: "
@@ -204,58 +156,3 @@ def _miss(specialization: Specialization, bundles: InUse, changed: list[str], re
         f"({specialization.target}), and {reason}. The line for the kernels of its SPEC:\n"
         f"  {line_of(specialization)}"
     )
-
-
-def line_of(specialization: Specialization) -> str:
-    """Return the line of a SPEC in TOML that adds a specialization to a bundle."""
-    origin = specialization.source
-    of_template = origin.folder is not None and origin.folder == headers.templates_folder()
-    field = "text" if origin.folder is None else "template" if of_template else "file"
-    value = {"text": "…", "template": Path(origin.name).stem, "file": Path(origin.name).name}[field]
-    fields: dict[str, Any] = {field: value, "name": specialization.kernel}
-    if specialization.template_arguments:
-        fields["arguments"] = [dict(specialization.template_arguments)]
-    if options := dict(changed_options(specialization.options)):
-        fields["options"] = options
-    if specialization.checks:  # of the layouts of arguments
-        fields["types"] = [
-            "" if parameter.dtype is None or parameter.dtype.names is None else struct_row(parameter.dtype)
-            for parameter in specialization.parameters or ()
-        ]
-    return f"{in_toml(fields)},"
-
-
-def changed_options(options: CompileOptions) -> Iterator[tuple[str, Any]]:
-    """Yield the options that differ from their defaults, as a SPEC has them; without paths and inputs of the linker."""
-    for field in dataclasses.fields(options):
-        value = getattr(options, field.name)
-        if field.name not in _LEFT_OUT and value != field.default:
-            yield field.name, dict(value) if field.name in _PAIRS else value
-
-
-def in_toml(value: Any) -> str:
-    """Return a value in one line of TOML."""
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{name} = {in_toml(item)}" for name, item in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(in_toml, value)) + "]"
-    return json.dumps(value)  # texts, numbers and truths are written alike
-
-
-def struct_row(dtype: np.dtype) -> dict[str, Any]:
-    """Return the fields of a struct's dtype, as a SPEC has them."""
-    names = dtype.names or ()
-    fields = [dtype.fields[name] for name in names] if dtype.fields is not None else []
-    return {
-        "names": list(names),
-        "formats": [_format(field[0]) for field in fields],
-        "offsets": [field[1] for field in fields],
-        "itemsize": dtype.itemsize,
-        **({"aligned": True} if dtype.isalignedstruct else {}),
-    }
-
-
-def _format(dtype: np.dtype) -> Any:
-    if dtype.subdtype is not None:
-        return [_format(dtype.subdtype[0]), list(dtype.subdtype[1])]
-    return struct_row(dtype) if dtype.names else dtype.str

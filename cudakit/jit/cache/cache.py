@@ -23,7 +23,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 from cudakit.errors import ArgumentError, CacheWarning
 from cudakit.jit.bundle.file import CODE, SIGNATURE, BundleFile
 from cudakit.jit.bundle.used import opened
-from cudakit.jit.cache import bundled, settings
+from cudakit.jit.cache import settings
 from cudakit.jit.cache.store import FORMAT_VERSION, Store, StoredFile, hold, make_folder
 from cudakit.jit.compile.compiled import Compiled, Promise
 from cudakit.jit.signature.signature import declarations_key
@@ -321,21 +321,23 @@ class Cache:
         int, list of str
             Number of kernels, and the labels of kernels that are valid on this machine only, which are left out.
         """
+        from cudakit.jit.cache import bundling  # to write bundles alone
+
         alone: list[str] = []
         kernels, signatures = [], []
         # The most recently used first: if several compilers made code of one source, that one is exported.
         for file, entry in self._files_with_entries(label_pattern):
             assert self._store is not None
             content = self._store.read(_KERNEL, file.digest)
-            kernel = None if content is None else bundled.of_record(content[0].get("bundled"), content[1])
+            kernel = None if content is None else bundling.of_record(content[0].get("bundled"), content[1])
             if kernel is None:
                 alone.append(entry.label)
                 continue
             kernels.append(kernel)
             key = declarations_key(kernel.header["source"])
             if (signature := self._store.read(SIGNATURE, key)) is not None:
-                signatures.append(bundled.signature(key, signature[1]))
-        bundled.write_bundle(path, (*kernels, *signatures), {"made by": "cudakit cache export"})
+                signatures.append(bundling.signature(key, signature[1]))
+        bundling.write_bundle(path, (*kernels, *signatures), {"made by": "cudakit cache export"})
         return len({kernel.key for kernel in kernels}), alone
 
     def import_from(self, path: Path) -> int:
@@ -351,10 +353,12 @@ class Cache:
         """
         if self._store is None:
             raise ArgumentError("kernels cannot be imported without a cache on disk: CUDAKIT_CACHE_DIR is empty")
+        from cudakit.jit.cache import bundling  # to write bundles alone
+
         entries = list(BundleFile(path))
         former = self.imported()
         make_folder(self._store.folder)
-        bundled.write_bundle(
+        bundling.write_bundle(
             Path(self._store.folder) / _IMPORTED,
             (*entries, *(() if former is None else former)),
             {"made by": "cudakit cache import"},
@@ -536,6 +540,8 @@ class Cache:
     def _write(self, keyed: Keyed, compiled: Compiled) -> None:
         if self._store is None:
             return
+        from cudakit.jit.cache import bundling  # after a compile alone
+
         header = {
             "label": keyed.label,
             "parts": dict(keyed.parts),
@@ -545,8 +551,8 @@ class Cache:
             **({"promises": compiled.promises} if compiled.promises else {}),
             "code_bytes": len(compiled.code),
         }
-        if keyed.origin is not None and (entry := bundled.entry_of(*keyed.origin, compiled)) is not None:
-            header["bundled"] = bundled.record_of(entry)
+        if keyed.origin is not None and (entry := bundling.entry_of(*keyed.origin, compiled)) is not None:
+            header["bundled"] = bundling.record_of(entry)
         try:
             self._store.write(_KERNEL, keyed.key, header, compiled.code)
             if keyed.closure is not NOTHING_READ:

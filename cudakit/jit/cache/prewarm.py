@@ -15,8 +15,9 @@ from typing import Any
 
 from cudakit.errors import CompileError
 from cudakit.jit.cache.cache import Cache, cache_at, report
+from cudakit.jit.cache.compiling import as_linked, first_request
 from cudakit.jit.cache.settings import noticed
-from cudakit.jit.cache.stages import as_linked, bundled_code_of, compiled_of, first_request
+from cudakit.jit.cache.stages import bundled_code_of, compiled_of
 from cudakit.jit.compile import worker
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.compile.nvrtc import Request

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from cudakit.errors import CompileError
-from cudakit.jit.bundle.used import in_use
+from cudakit.jit.bundle.used import InUse, in_use
 from cudakit.jit.cache import bundled
-from cudakit.jit.cache.cache import cache_at
-from cudakit.jit.compile import nvrtc
-from cudakit.jit.compile.compiled import Compiled
+from cudakit.jit.compile.compiled import type_of
 from cudakit.jit.signature.signature import Declarations, declarations_key
-from cudakit.jit.source.closure import Closure
-from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.specialise import BoundParameter, PartPromise, Specialization, agreed, bound_parameter
-from cudakit.jit.specialise.spellings import TypeBook
-from cudakit.types.arguments import Evidence
 
-_COMMENT_OR_STRING = r'(?s)"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/'
+if TYPE_CHECKING:
+    from cudakit.jit.bundle.file import BundleFile
+    from cudakit.jit.compile.compiled import Compiled
+    from cudakit.jit.source.closure import Closure
+    from cudakit.jit.source.source import Source
+    from cudakit.jit.specialise.spellings import TypeBook
+    from cudakit.types.arguments import Evidence
 
 
 def declarations_of(origin: Source, folder: str | None = None, bundle: str | None = None) -> Declarations:
@@ -40,18 +40,19 @@ def declarations_of(origin: Source, folder: str | None = None, bundle: str | Non
         try:
             parsed.append(parse(origin.text))
         except CompileError as error:  # no parser is here
-            if not bundles.files:
+            if next(bundles.all_files(), None) is None:
                 raise
             raise CompileError(
                 bundled.source_miss(origin.name, bundles, f"there is no parser here ({error})")
             ) from error
         return parsed[0].to_json().encode()
 
-    key, cache = declarations_key(origin.digest), cache_at(folder)
-    bundles = in_use(bundle, cache.imported())
+    key, bundles = declarations_key(origin.digest), _bundles(folder, bundle)
     stored = bundled.signature_of(key, origin.name, bundles)
     if stored is None:
-        stored = cache.blob("signature", key, read)
+        from cudakit.jit.cache.cache import cache_at  # not needed where a bundle has the result
+
+        stored = cache_at(folder).blob("signature", key, read)
     return parsed[0] if parsed else Declarations.from_json(stored.decode())
 
 
@@ -81,7 +82,18 @@ def bundled_code_of(specialization: Specialization) -> Compiled | None:
         If no bundle has the code, and nothing may be compiled.
     """
     options = specialization.options
-    return bundled.code_of(specialization, in_use(options.bundle, cache_at(options.cache).imported()))
+    return bundled.code_of(specialization, _bundles(options.cache, options.bundle))
+
+
+def _bundles(folder: str | None, bundle: str | None) -> InUse:
+    """Return the bundles of a kernel, with the one that was imported into its cache."""
+
+    def imported() -> BundleFile | None:
+        from cudakit.jit.cache.cache import cache_at  # not needed where another bundle has the result
+
+        return cache_at(folder).imported()
+
+    return in_use(bundle, imported)
 
 
 def compiled_and_read(specialization: Specialization) -> tuple[Compiled, frozenset[Closure | None]]:
@@ -90,111 +102,11 @@ def compiled_and_read(specialization: Specialization) -> tuple[Compiled, frozens
     None in place of a closure means that the files are unknown. Code of a bundle has no closures.
     """
     ready = bundled_code_of(specialization)
-    return (ready, frozenset()) if ready is not None else compiled_here(specialization)
+    if ready is not None:
+        return ready, frozenset()
+    from cudakit.jit.cache.compiling import compiled_here  # with the compiler, which bundles replace
 
-
-def compiled_here(specialization: Specialization) -> tuple[Compiled, frozenset[Closure | None]]:
-    """Return a specialization's code and closures, as `compiled_and_read` does, but never from a bundle."""
-    read = set[Closure | None]()
-
-    def compile(text: Specialization) -> Compiled:
-        request = nvrtc.Request(text)
-        compiled = cache_at(text.options.cache).get(request, request.compile)
-        read.add(None if request.unstorable else request.closure)
-        return compiled
-
-    return _code_of(specialization, compile, read), frozenset(read)
-
-
-def _code_of(
-    specialization: Specialization, compile: Callable[[Specialization], Compiled], read: set[Closure | None]
-) -> Compiled:
-    if specialization.source.code is not None:
-        return _of_binary(specialization, specialization.source.code, compile, read)
-    if specialization.is_tile and specialization.target == "cubin":
-        from cudakit.jit.compile.assemble import Assembly
-
-        own = compile(specialization._replace(target="tileir"))
-        assembly = Assembly(specialization, own, *read)
-        return cache_at(specialization.options.cache).get(assembly, assembly.run)
-    relocatable = as_linked(specialization)
-    if relocatable is None:
-        return compile(specialization)
-    from cudakit.jit.compile import linked
-
-    own = compile(linked.text_part(relocatable))
-    if not specialization.options.relocatable and linked.DEVICE_RUNTIME_CALL.encode() not in own.code:
-        # The launch in the text is host code; code that is not relocatable may be faster.
-        return compile(specialization)
-    return _linked(relocatable, own, compile, specialization, read)
-
-
-def _of_binary(
-    specialization: Specialization,
-    code: bytes,
-    compile: Callable[[Specialization], Compiled],
-    read: set[Closure | None],
-) -> Compiled:
-    from cudakit.jit.compile import binary, linked
-
-    own = binary.compiled(specialization)
-    if not specialization.options.relocatable and binary.runs_as_it_is(code, specialization.target):
-        return own
-    linked_code = _linked(linked.to_be_linked(specialization), own, compile, specialization, read)
-    # LTO IR lists its kernels only when it is linked.
-    return (
-        linked_code
-        if own.lowered or linked_code.target == "ptx"
-        else linked_code._replace(lowered=binary.kernels_of(linked_code.code))
-    )
-
-
-def _linked(
-    specialization: Specialization,
-    own: Compiled,
-    compile: Callable[[Specialization], Compiled],
-    unlinked: Specialization,
-    read: set[Closure | None],
-) -> Compiled:
-    from cudakit.jit.compile import linked
-
-    others = linked.inputs_of(specialization, compile)
-    if specialization.target == "ptx":
-        return linked.together(own, others)
-    link = linked.Link(specialization, own, others, (unlinked, tuple(read)))
-    return cache_at(specialization.options.cache).get(link, link.run)
-
-
-def as_linked(specialization: Specialization) -> Specialization | None:
-    """Return the specialization with the options for linking, if its code must or may have to be linked; else None.
-
-    Code is linked if an option asks for it, or if its source launches kernels (``<<<``).
-    """
-    options = specialization.options
-    if specialization.target not in ("cubin", "ptx"):
-        return None
-    text = specialization.source.text
-    if not options.relocatable and not ("<<<" in text and "<<<" in re.sub(_COMMENT_OR_STRING, "", text)):
-        return None
-    from cudakit.jit.compile import linked
-
-    return linked.to_be_linked(specialization)
-
-
-def first_request(specialization: Specialization) -> nvrtc.Request:
-    """Return the first compile of a specialization, as a request to the cache. Nothing is compiled.
-
-    A tile kernel for a GPU is first compiled to Tile IR. If the code must be linked, its own source is first compiled
-    to code for the linker. Otherwise the request is the specialization itself.
-    """
-    if specialization.is_tile and specialization.target == "cubin":
-        return nvrtc.Request(specialization._replace(target="tileir"))
-    relocatable = as_linked(specialization)
-    if relocatable is None:
-        return nvrtc.Request(specialization)
-    from cudakit.jit.compile import linked
-
-    return nvrtc.Request(linked.text_part(relocatable))
+    return compiled_here(specialization)
 
 
 def complete_parameters(
@@ -224,9 +136,9 @@ def _compiled_parameters(
 ) -> tuple[BoundParameter, ...]:
     """Return the parameters with the compiler's types."""
     parameters = specialization.parameters
-    from cudakit.jit.compile.elf import parameter_types
+    from cudakit.jit.compile.mangled import parameter_types
 
-    types = parameter_types(compiled.lowered[nvrtc.type_of(specialization.name_expression)])
+    types = parameter_types(compiled.lowered[type_of(specialization.name_expression)])
     result: list[BoundParameter] = []
     left = list(types)
     while left:

@@ -17,10 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cudakit.errors import LaunchError, TemplateError, shortened
-from cudakit.jit.compile import elf
-from cudakit.jit.compile.compiled import Compiled
-from cudakit.jit.compile.elf import demangle, types_in
-from cudakit.jit.compile.nvrtc import TYPES_PROBE
+from cudakit.jit.compile import elf, mangled
+from cudakit.jit.compile.compiled import TYPES_PROBE, Compiled
+from cudakit.jit.compile.mangled import demangle, types_in
 from cudakit.jit.signature.reader import parse
 from cudakit.jit.signature.signature import Declarations, Parameter, Signature, Symbol
 from cudakit.jit.source.source import Source, kind_of
@@ -306,7 +305,7 @@ def _variables(origin: Source) -> tuple[Symbol, ...]:
     rows = _VARIABLE.findall(origin.code.decode(errors="replace"))
     return tuple(
         Symbol(
-            elf.variable_name(name),
+            mangled.variable_name(name),
             parse_type(_TYPES.get(ptx_type, "unsigned char")),
             (count,) * bool(count),
             space == "const",

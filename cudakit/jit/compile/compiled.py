@@ -55,3 +55,13 @@ class Compiled(NamedTuple):
         first, *others = [*self.lowered, "no kernel"][: len(self.lowered) or 1]
         more = f" and {len(others)} more" if others else ""
         return f"<Compiled {first}{more}: {self.target}, {len(self.code):,} bytes{', with a log' * bool(self.log)}>"
+
+
+#: Kernel template whose mangled name contains the type of its argument, which only the compiler knows.
+TYPES_PROBE = "cudakit_type"
+
+
+def type_of(expression: str) -> str:
+    """Return the name expression of a probe, whose lowered name has the type of the kernel or variable `expression`."""
+    # A cast, which chooses an overload, is already a pointer.
+    return f"{TYPES_PROBE}<decltype({'' if expression.startswith('(') else '&'}{expression})>"

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from cudakit.errors import CompileError, TemplateError
 from cudakit.jit.compile import elf, worker
 from cudakit.jit.compile.compiled import Compiled
-from cudakit.jit.compile.elf import demangle
+from cudakit.jit.compile.mangled import demangle
 from cudakit.jit.compile.nvrtc import FORMAT, digest_of, load_library
 from cudakit.jit.source import headers, source
 from cudakit.jit.source.closure import NOTHING_READ, Closure

@@ -13,8 +13,7 @@ from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from cudakit.errors import CompileError, CompileWarning, TemplateError
-from cudakit.jit.compile import worker
-from cudakit.jit.compile.compiled import Compiled
+from cudakit.jit.compile.compiled import TYPES_PROBE, Compiled, type_of
 from cudakit.jit.source import closure, headers
 from cudakit.jit.source.source import escaped
 from cudakit.jit.specialise.options import CompileOptions, unknown_arch
@@ -23,6 +22,8 @@ from cudakit.streams.process import Occupied
 
 if TYPE_CHECKING:
     from cuda.core import ProgramOptions
+
+    from cudakit.jit.compile import worker
 
 
 # Which compile options name files beside headers. Code made with one of them is not kept: the key has no such file.
@@ -121,16 +122,8 @@ _NOWHERE = f"{os.devnull}/"
 _PRINTED = r'loc\("(.*?)":(\d+):\d+\): error:[ :]*(.*)'
 _LEAST_TILE_ARCH = 80
 _nvrtc = Occupied()
-#: Kernel template whose mangled name contains the type of its argument, which only the compiler knows.
-TYPES_PROBE = "cudakit_type"
 #: NVRTC's message about an unknown name.
 _REFUSED_NAME = r'Input name expression was: "(.*?)"\n'
-
-
-def type_of(expression: str) -> str:
-    """Return the name expression of a probe, whose lowered name has the type of the kernel or variable `expression`."""
-    # A cast, which chooses an overload, is already a pointer.
-    return f"{TYPES_PROBE}<decltype({'' if expression.startswith('(') else '&'}{expression})>"
 
 
 class Request:
@@ -431,6 +424,8 @@ def _by_nvrtc(
     names: tuple[str, ...],
     elsewhere: Callable[..., worker.Answer] | None,
 ) -> Compiled:
+    from cudakit.jit.compile import worker  # as `_apart`: not for code that is in the cache
+
     spec = request.specialization
     target = spec.target
     output = {"object": "CUBIN", "tileir": "TileIR"}.get(target, target.upper())
@@ -500,6 +495,8 @@ def _apart(program: tuple[Any, ...]) -> tuple[worker.Answer, str]:
     In a child that was forked while another thread compiled, NVRTC's own lock stays locked. For tile code, NVRTC prints
     some errors to the process's output, and crashes on others.
     """
+    from cudakit.jit.compile import worker
+
     status, answer, printed = worker.apart("compiled", *program)
     if status == 0:
         return worker.Answer(*answer), printed

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
 from cudakit.errors import ArgumentError, TemplateError, named, shortened
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.launch.bind import Callee, bind
-from cudakit.jit.launch.dispatch import MISSING, Shape
+from cudakit.jit.launch.dispatch import MISSING
 from cudakit.jit.launch.launch import CallShape, make_run
 from cudakit.jit.load.image import DeviceImage, Image
 from cudakit.jit.signature.signature import Signature
@@ -23,7 +23,9 @@ from cudakit.streams import devices
 from cudakit.types import structs
 from cudakit.types.arguments import Argument, Evidence, components, describe
 from cudakit.types.cpp import CppType, Named, is_tensor, tensor_arguments, vector, without_const
-from cudakit.types.tensors import layout_of
+
+if TYPE_CHECKING:
+    from cudakit.jit.launch.generated import Shape
 
 
 class Ready(Protocol):
@@ -132,6 +134,8 @@ def describe_call(
             argument = argument._replace(evidence=argument.evidence._replace(text=text))
         evidence = argument.evidence
         if signature.is_tile and cpp is not None and is_tensor(cpp) and evidence.dtype is not None:
+            from cudakit.types.tensors import layout_of  # for tile kernels alone
+
             layout = layout_of(argument.shape, argument.strides, argument.pointer, evidence.dtype.itemsize)
             argument = argument._replace(evidence=evidence._replace(layout=layout))
         described.append(argument)
@@ -242,6 +246,8 @@ def _evidence_of_type(name: str, cpp: CppType | None, argument_type: Any) -> Evi
     if argument_type is None:
         return Evidence("address", "None")
     if isinstance(argument_type, np.ndarray) and cpp is not None and is_tensor(cpp):
+        from cudakit.types.tensors import layout_of  # for tile kernels alone
+
         strides = tuple(step // argument_type.itemsize for step in argument_type.strides)
         layout = layout_of(argument_type.shape, strides, argument_type.ctypes.data, argument_type.itemsize)
         return Evidence("array", f"{argument_type.dtype}", argument_type.dtype, argument_type.ndim, layout=layout)

@@ -7,141 +7,23 @@ import sys
 import weakref
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from cudakit.errors import ArgumentError, LaunchError, raise_launch_error
 from cudakit.jit.launch.bind import Fragment
-from cudakit.jit.launch.param_buffer import PackedLaunch, bound_launch, launch_traits
-from cudakit.jit.load.config import Config, Cover, as_config, is_empty
+from cudakit.jit.load.config import Config, Cover, as_config, is_empty, launch_traits
 from cudakit.jit.load.load import Loaded
-from cudakit.jit.specialise.specialise import BoundParameter
 from cudakit.records import NamedTuple
 from cudakit.streams import devices
-from cudakit.streams.order import Repeat, order, repeating
+from cudakit.streams.order import order
 from cudakit.streams.segments import Range, Use, named_producers, span_of
 from cudakit.streams.streams import DeviceStream, current_streams, device_stream
-from cudakit.streams.witnesses import Call, add_shortcut, doing, watched
-from cudakit.types.arguments import texture_handle
-from cudakit.types.shown import Table, html, words
+from cudakit.streams.witnesses import Call, add_shortcut, watched
 
 if TYPE_CHECKING:
     from cuda.core import LaunchConfig
 
-
-def report_launch(run: Callable[..., Any], stream: Any, call: Call, *arguments: Any) -> Any:
-    """Call ``run(*arguments)``, and return its result. Report the call to the witnesses, if any are registered.
-
-    The report is a kernel launch on `stream`, with the arguments that the kernel of `call` reads and writes.
-    """
-    if not watched():
-        return run(*arguments)
-    reads, writes = accesses(call.target.parameters, call.arguments)
-    with doing("kernel", call.target.specialization.name_expression, stream, reads, writes, 0, call):
-        return run(*arguments)
-
-
-def accesses(parameters: Sequence[BoundParameter], arguments: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Return the arguments that a kernel reads, and the arguments that it may write.
-
-    A ``T*`` is both, a ``const T*`` is read.
-    """
-    reads, writes = [], []
-    for parameter, argument in zip(parameters, arguments, strict=True):
-        if argument is None or parameter.category in ("vector", "struct", "functor"):
-            continue
-        if parameter.category == "scalar":
-            if texture_handle(argument) is not None:
-                reads.append(argument)
-                if type(argument).__name__ == "SurfaceObject":
-                    writes.append(argument)
-            continue
-        reads.append(argument)
-        if not parameter.const:
-            writes.append(argument)
-    return tuple(reads), tuple(writes)
-
-
-class Recipe(NamedTuple):
-    """A kernel and configuration, from which plans are made. A recipe can be pickled; a plan stays in its process.
-
-    Attributes
-    ----------
-    kernel : Kernel
-        Kernel to launch.
-    config : Config, Cover or cuda.core.LaunchConfig
-        Launch configuration.
-    """
-
-    kernel: Any
-    config: Any
-
-    def plan(self, stream: Any, *arguments: Any) -> Plan:
-        """Make the plan for a stream and arguments."""
-        result: Plan = self.kernel.plan(stream, self.config, *arguments)
-        return result
-
-
-class Plan(functools.partial[None]):
-    """A launch with fixed stream, configuration and arguments. Calling the plan launches.
-
-    The plan keeps its arguments alive: keep the plan until its work is done. Arguments are checked and ordered once,
-    when the plan is made. If work on another stream uses the arguments later, the caller must order it. The plan of an
-    empty grid does nothing.
-    """
-
-    #: Name expression of the specialization; empty for an empty grid.
-    name: str = ""
-    arguments: tuple[Any, ...] = ()
-    #: Parameters of the specialization, one for each argument.
-    parameters: Sequence[BoundParameter] = ()
-    #: Makes the same plan for other arguments, also in another process.
-    recipe: Recipe | None = None
-    #: The function while there are no witnesses, kept so that a call in another thread is never cut short.
-    _unwatched: tuple[Callable[..., None], Call, tuple[Any, ...]]
-
-    def __get__(self, instance: object, owner: type | None = None) -> Self:
-        return self  # no method of a class that it is an attribute of, as partials are from Python 3.14 on
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        raise ArgumentError(
-            f"the plan of {self.name or 'an empty grid'} cannot be pickled: its stream, arrays and loaded code are of "
-            "this process. Pickle plan.recipe, and make a plan where it comes to: recipe.plan(stream, *arguments)"
-        )
-
-    def __repr__(self) -> str:
-        contents = f"{self.name}; arguments: {len(self.arguments)}" if self.name else "of an empty grid"
-        return f"<cudakit.Plan {contents}>"
-
-    def _repr_html_(self) -> str:
-        """Return the kernel and the arguments, for a notebook."""
-        rows = [(number, words(argument)) for number, argument in enumerate(self.arguments)]
-        return html(repr(self), Table(("", "argument"), rows, (0,)))
-
-    def watch(self, watched: bool) -> None:
-        """Report each launch to witnesses while there are any; see `cudakit.streams.witnesses`.
-
-        The plan's function is replaced as unpickling does it, in one step. A ``__call__`` that looks up its function
-        would take 1.34 times as long around an empty function (92 ns in place of 69, CPython 3.11).
-        """
-        run, call, arguments = self._unwatched
-        route = (report_launch, (run, arguments[0], call, *arguments)) if watched else (run, arguments)
-        self.__setstate__((*route, {}, self.__dict__))  # type: ignore[attr-defined]
-
-
-def plan_of(run: Callable[..., None], call: Call, *arguments: Any) -> Plan:
-    """Make the plan of ``run(*arguments)``, where `call` describes the launch for reports.
-
-    Its launches are reported to witnesses while there are any.
-    """
-    plan = Plan(run, *arguments)
-    plan.arguments, plan.parameters = call.arguments, call.target.parameters
-    plan._unwatched = run, call, arguments
-    add_shortcut(plan)
-    return plan
-
-
-def nothing() -> None:
-    """Do nothing: the function of an empty grid's plan."""
+    from cudakit.jit.launch.plan import Plan
 
 
 #: An object that no caller can pass.
@@ -357,6 +239,8 @@ class CallShape(_Remembering):
         self, target: DeviceStream, config: Config | Cover, values: Sequence[Any], arguments: tuple[Any, ...]
     ) -> Plan:
         """Make the plan of a launch, ordered now: after everything launched until now."""
+        from cudakit.jit.launch.plan import plan_of  # many programs make none
+
         with devices.on_device(self.device_id):
             resolved = self.loaded.launch_config(config, self.device_id)
             self._order(target, values, arguments)
@@ -413,6 +297,8 @@ class CallShape(_Remembering):
         use: Use | None,
     ) -> None:
         """Launch, and report it to the witnesses."""
+        from cudakit.jit.launch.report import report_launch  # for traces and the like
+
         call = Call(self.loaded, config, tuple(values), tuple(arguments))
         if use is not None and use.note is not None:
             use.note.record_call(call)
@@ -474,6 +360,8 @@ class CallShape(_Remembering):
         """
         bound[2] += 1
         if bound[2] >= _CALLS_BEFORE_BINDING:
+            from cudakit.jit.launch.param_buffer import bound_launch  # for launches that repeat
+
             bound[1] = launch_traits(config) if config is resolved else None
             bound[0] = bound_launch(self.run, self.loaded, self.fragments, core, resolved, values)
 
@@ -533,6 +421,8 @@ class CallShape(_Remembering):
             uses = order().repeatable(target, *self.ranges(values, arguments))
             if uses is None:
                 return
+            from cudakit.streams.repeating import Repeat, repeating  # as in `bind`
+
             producers = current_streams(self.libraries, self.device_id)
             foreign = tuple(handle for handle in producers if handle != target.handle)
             launch = functools.partial(self.run, target.core, resolved, self.loaded.kernel)
@@ -584,6 +474,8 @@ def _nobody() -> object:
 def make_run(loaded: Loaded, fragments: Sequence[Fragment]) -> Callable[..., None]:
     """Return the function that launches a shape: cuda.core's launch, or a `PackedLaunch` if an argument needs it."""
     if any(fragment.form == "s" for fragment in fragments):
+        from cudakit.jit.launch.param_buffer import PackedLaunch  # for structs and tensors
+
         return PackedLaunch(loaded, fragments)
     from cuda.core import launch
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import operator
 import struct
 import sys
 import threading
@@ -122,12 +121,6 @@ def bound_launch(
     if _cupy_launch() is not None and is_plain(config):
         return PackedLaunch(loaded, fragments).bound(stream, config, loaded.kernel, values)
     return functools.partial(run, stream, config, loaded.kernel, *values)
-
-
-#: The parts of a ``cuda.core.LaunchConfig``, which the user may change between launches.
-launch_traits = operator.attrgetter(
-    "grid", "block", "shmem_size", "cluster", "is_cooperative", "programmatic_stream_serialization"
-)
 
 
 def is_plain(config: LaunchConfig) -> bool:

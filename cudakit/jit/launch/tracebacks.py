@@ -15,7 +15,6 @@ from types import TracebackType
 from typing import Any, Final, TypeVar, cast
 
 from cudakit.errors import CudakitError
-from cudakit.jit.cache import settings
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -30,6 +29,8 @@ def cut(error: BaseException) -> None:
     Call it in an ``except`` clause, and end that clause with a plain ``raise``: the frame of the clause is not added.
     Frames of callers' functions that cudakit called stay. Without an error a ``try`` costs nothing.
     """
+    from cudakit.jit.cache import settings  # for an error alone
+
     if settings.full_tracebacks():
         return
     visited = set[int]()

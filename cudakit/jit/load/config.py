@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -312,3 +313,9 @@ def _block_for(rank: int, threads: int) -> tuple[int, int, int]:
 def is_empty(launch_config: Config | Cover) -> bool:
     """Return whether the configuration launches nothing."""
     return 0 in launch_config.grid if isinstance(launch_config, Config) else 0 in launch_config.shape
+
+
+#: The parts of a ``cuda.core.LaunchConfig``, which the user may change between launches.
+launch_traits = operator.attrgetter(
+    "grid", "block", "shmem_size", "cluster", "is_cooperative", "programmatic_stream_serialization"
+)

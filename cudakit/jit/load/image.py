@@ -8,20 +8,17 @@ from __future__ import annotations
 import gc
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cudakit.errors import LaunchError
 from cudakit.jit.cache.stages import compiled_and_read
-from cudakit.jit.compile.compiled import Compiled
-from cudakit.jit.compile.elf import common_name, variable_name, variables_of
-from cudakit.jit.compile.nvrtc import type_of
+from cudakit.jit.compile.compiled import Compiled, type_of
+from cudakit.jit.compile.elf import variables_of
 from cudakit.jit.load.load import Loaded, driver_version, load, loadable, object_code
-from cudakit.jit.load.translate import machine_code
-from cudakit.jit.source.closure import Closure
 from cudakit.jit.specialise.specialise import BoundParameter, Specialization
 from cudakit.records import NamedTuple
 from cudakit.streams import devices, streams
@@ -30,21 +27,8 @@ from cudakit.streams.streams import as_stream
 if TYPE_CHECKING:
     from cuda.core import ObjectCode
 
-
-class Variables(Protocol):
-    """The variables of a module at a place."""
-
-    def names(self) -> Collection[str]:
-        """Return the mangled names of all variables."""
-
-    def address(self, name: str) -> tuple[int, int]:
-        """Return the address of a variable at the place, and the variable's size in bytes."""
-
-    def read(self, name: str, stream: Any) -> np.ndarray:
-        """Wait for the work of `stream` (None: of all streams), and return the bytes of a variable."""
-
-    def write(self, name: str, data: np.ndarray, stream: Any) -> None:
-        """Wait for the work of `stream` (None: of all streams), and set the bytes of a variable."""
+    from cudakit.jit.load.variables import Variables
+    from cudakit.jit.source.closure import Closure
 
 
 class DeviceVariables(NamedTuple):
@@ -58,6 +42,8 @@ class DeviceVariables(NamedTuple):
 
     def address(self, name: str) -> tuple[int, int]:
         from cuda.bindings import driver
+
+        from cudakit.jit.compile.mangled import variable_name  # for variables alone
 
         if self.variable_names.count(name) > 1:
             raise LaunchError(f"several linked texts have a variable {variable_name(name)}: rename all but one")
@@ -78,37 +64,6 @@ class DeviceVariables(NamedTuple):
     def write(self, name: str, data: np.ndarray, stream: Any) -> None:
         pointer, size = self.address(name)
         _copy("cuMemcpyHtoD", stream, pointer, data.ctypes.data, size)
-
-
-def move(old: Variables, new: Variables) -> None:
-    """Copy the values of a module's variables to its newly loaded code, on the current device.
-
-    Raises
-    ------
-    LaunchError
-        If a variable is missing, or holds the address of a variable.
-    """
-    after = {common_name(name): name for name in new.names()}
-    if len(after) < len(new.names()):
-        raise LaunchError("several linked texts have variables of one name")
-    pairs = [(name, after[common_name(name)]) for name in old.names() if common_name(name) in after]
-    ranges = sorted((*old.address(name), new.address(other)[0]) for name, other in pairs)
-    starts, sizes, targets = (np.array(column, np.uint64) for column in zip(*ranges, strict=True))
-    values = []
-    for name, other in pairs:
-        data, fresh = old.read(name, None), new.read(other, None)
-        words, as_initialised = (data_bytes[: data.size // 8 * 8].view(np.uint64) for data_bytes in (data, fresh))
-        owner = np.searchsorted(starts, words, "right") - 1
-        offsets = words - starts[owner]
-        is_address = (owner >= 0) & (offsets < sizes[owner])
-        moved = targets[owner] + offsets
-        # A pointer with its initial value is correct in the new module; any other pointer may have copies elsewhere.
-        if (is_address & (moved != as_initialised)).any():
-            raise LaunchError(f"its variable {variable_name(name)} holds the address of a variable, and these move")
-        words[is_address] = moved[is_address]
-        values.append((other, data))
-    for other, data in values:
-        new.write(other, data, None)
 
 
 def _copy(function: str, stream: Any, target: int, source: int, size: int) -> None:
@@ -260,7 +215,11 @@ class DeviceImage(Image):
 
     def compiled(self, specialization: Specialization) -> Compiled:
         compiled = super().compiled(loadable(specialization) if specialization.is_tile else specialization)
-        return machine_code(specialization, compiled, driver_version()) if compiled.target == "ptx" else compiled
+        if compiled.target != "ptx":
+            return compiled
+        from cudakit.jit.load.translate import machine_code  # for devices that no machine code of a bundle is for
+
+        return machine_code(specialization, compiled, driver_version())
 
     def load(self, specialization: Specialization, code: Code, parameters: tuple[BoundParameter, ...]) -> Loaded:
         return load(specialization, code.compiled, code.loaded.code, parameters)
@@ -281,6 +240,8 @@ class DeviceImage(Image):
         types = (lowered.get(type_of(variable), "") for variable in any_member.typed)
         if re.search(_FUNCTION_POINTER, any_member.source.text) or any("PF" in type_text for type_text in types):
             raise LaunchError("a variable may hold a pointer to a function, which other code may have elsewhere")
+        from cudakit.jit.load.variables import move  # for variables alone
+
         for entered in self.entered.values():
             with entered():
                 move(former.loaded, code.loaded)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from cudakit.errors import TemplateError, shortened
-from cudakit.jit.source import headers
 from cudakit.types.checked import path_of, text_of
 
 _MAGIC: Final = ((b"\xed\x43\x4e\x7f", "ltoir"), (b"\x50\xed\x55\xba", "fatbin"), (b"!<arch>\n", "library"))
@@ -29,7 +28,9 @@ def kind_of(code: bytes) -> str | None:
         # e_machine of an ELF file: 190 is CUDA.
         return "cubin" if code[18:20] == b"\xbe\0" else "object"
     code_format = next((name for magic, name in _MAGIC if code.startswith(magic)), None)
-    return code_format or ("ptx" if re.match(_PTX, code[:65536]) else None)
+    head = code[:65536]
+    # Most files are C++, and need no regular expression.
+    return code_format or ("ptx" if b".version" in head and re.match(_PTX, head) else None)
 
 
 #: The treatment of host code: compiled, or cut.
@@ -191,7 +192,9 @@ def _lies_in(folder: Path, concept: str) -> bool:
 
 def from_template(concept: str) -> Source:
     """Make the `Source` of the packaged template file ``templates/<concept>.cuh``."""
-    folder = headers.templates_folder()
+    from cudakit.jit.source.headers import templates_folder  # sources of users need no folder of cudakit's
+
+    folder = templates_folder()
     # Only listed names are opened: neither a name nor a link can lead out of the folder.
     listed = _listed(folder)
     if concept not in listed or not _lies_in(folder, concept):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import re
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
@@ -26,7 +24,7 @@ _NOT_EXTRA = {
 }
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class CompileOptions:
     """Options to compile a kernel. Every field that can change the code is part of the cache key.
 
@@ -215,7 +213,10 @@ def _hashable(name: str, value: Any) -> Any:
 
 def is_arch(arch: object) -> bool:
     """Return whether `arch` is the name of an arch, such as ``sm_90`` or ``sm_90a``."""
-    return isinstance(arch, str) and re.fullmatch(r"sm_\d+[af]?", arch) is not None
+    if not isinstance(arch, str) or not arch.startswith("sm_"):
+        return False
+    number = arch[3:]
+    return (number[:-1] if number.endswith(("a", "f")) else number).isdecimal()
 
 
 def unknown_arch(where: str, arch: object, expected: str = "a name such as 'sm_90'") -> str:

@@ -2,9 +2,7 @@
 
 A `BoundParameter` describes a kernel parameter of known C++ type; arguments are checked against it.
 
-Tile C++ passes no structs to kernels. A tensor parameter is therefore compiled as its parts, and the tensor is built in
-the body (`Edit`). ``cudakit::tensor<const T, 2> a`` becomes an address, two extents and two strides, and the body
-begins with a ``tensor`` of that name. Line numbers stay.
+A tensor parameter of a tile kernel is compiled as its parts (`cudakit.jit.specialise.tensor_parts`).
 """
 
 from __future__ import annotations
@@ -12,18 +10,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from cudakit.errors import ArgumentError, TemplateError
 from cudakit.jit.signature.signature import Declarations, Signature, Symbol
-from cudakit.jit.source.source import Source, escaped
+from cudakit.jit.source.source import escaped
 from cudakit.jit.specialise.deduce import COMPLEX_TEMPLATES, Deduced, substitute
 from cudakit.jit.specialise.options import CompileOptions, Target, check_target
 from cudakit.jit.specialise.spellings import Names, TypeBook, names_of
 from cudakit.records import NamedTuple
-from cudakit.types import structs
 from cudakit.types.arguments import Evidence
 from cudakit.types.cpp import (
     CppType,
@@ -37,11 +34,14 @@ from cudakit.types.cpp import (
     parse_type,
     scalar,
     scalar_dtype,
-    tensor_arguments,
     vector,
     without_const,
 )
-from cudakit.types.tensors import TensorLayout, plain_layout
+
+if TYPE_CHECKING:
+    from cudakit.jit.source.source import Source
+    from cudakit.jit.specialise.tensor_parts import Edit
+    from cudakit.types.tensors import TensorLayout
 
 #: `float[16]`, the target of a parameter `float (*x)[16]` or `float x[][16]`, and its pointer in a demangled name.
 _ROWS = r"([^\[\]()]+?)\s*((?:\[[^\[\]]*\])+)"
@@ -330,81 +330,10 @@ def _tensor_parameter(name: str, cpp: Named, signature: Signature | None, eviden
         raise TemplateError(f"{where} must stand in the kernel's head as it is: no alias, macro, #if or pack")
     if evidence is not None and evidence.category == "array" and evidence.rank != parameter.count:
         raise ArgumentError(f"{where} takes {parameter.count} dimensions, got {evidence.shown}")
+    from cudakit.types.tensors import plain_layout  # for tile kernels alone
+
     layout = plain_layout(parameter.count) if evidence is None or evidence.layout is None else evidence.layout
     return parameter._replace(category="tensor", layout=layout)
-
-
-class Edit(NamedTuple):
-    """A replacement for a part of the source: `text` replaces the characters from `start` to before `end`."""
-
-    start: int
-    end: int
-    text: str
-
-
-def edited(text: str, edits: Iterable[Edit]) -> str:
-    """Apply `edits`, which are in order, to `text`; newlines are kept."""
-    pieces, behind = [], 0
-    for start, end, new in edits:
-        pieces += [text[behind:start], new, "\n" * text.count("\n", start, end)]
-        behind = end
-    return "".join((*pieces, text[behind:]))
-
-
-def edits_of(
-    declarations: Declarations, kernel: Signature | None = None, parameters: Sequence[BoundParameter] = ()
-) -> tuple[Edit, ...]:
-    """Return the edits of the source that replace each kernel's tensor parameters by plain ones, sorted by position.
-
-    An edit is (start, end, new text). `parameters` are the bound parameters of the kernel `kernel`: their layouts are
-    used for it. All other kernels get the default layout. Kernels whose rank must be deduced have no edits.
-    """
-    edits: list[Edit] = []
-    for signature in declarations.kernels:
-        if signature.heads and kernel is not None and signature.heads == kernel.heads:
-            edits += _edits(
-                signature, [(parameter.count, parameter.layout or TensorLayout()) for parameter in parameters]
-            )
-        elif signature.heads and signature.parameters is not None:
-            types = (parameter.type for parameter in signature.parameters)
-            ranks = [str(tensor_arguments(cpp)[1]) if is_tensor(cpp) else "0" for cpp in types]
-            # Kernels whose rank must be deduced are not compiled here.
-            if all(rank.isdigit() for rank in ranks):
-                edits += _edits(signature, [(int(rank), TensorLayout()) for rank in ranks])
-    return tuple(sorted(edits))
-
-
-def _edits(signature: Signature, layouts: Sequence[tuple[int, TensorLayout]]) -> Iterator[Edit]:
-    """Yield the edits of a kernel's declarations. `layouts` has rank and layout for each parameter, by position."""
-    assert signature.parameters is not None
-    for head in signature.heads:
-        definitions = []
-        for position, start, end in head.parameters:
-            parameter, (rank, layout) = signature.parameters[position], layouts[position]
-            names = _names(parameter.name or str(position), rank)
-            types = part_types(parameter.type, rank, layout)
-            yield Edit(start, end, ", ".join(map(" ".join, zip(types, names, strict=True))))
-            if parameter.name:
-                whole = f"::cudakit::tensor<{tensor_arguments(parameter.type)[0]}, {rank}, {layout.cpp}>"
-                definitions.append(
-                    f" [[maybe_unused]] const auto {parameter.name} = {whole}::maker::of({', '.join(names)});"
-                )
-        if head.body >= 0:
-            yield Edit(head.body, head.body, "".join(definitions))
-
-
-def _names(name: str, rank: int) -> list[str]:
-    axes = range(rank)
-    return [
-        f"cudakit_{name}",
-        *(f"cudakit_{name}_extent_{axis}" for axis in axes),
-        *(f"cudakit_{name}_stride_{axis}" for axis in axes),
-    ]
-
-
-def part_types(cpp: CppType, rank: int, layout: TensorLayout) -> list[str]:
-    """Return the C++ types of the parameters that replace a tensor parameter: the address, the extents, the strides."""
-    return [f"{tensor_arguments(cpp)[0]}* __restrict__", *["int"] * rank, *[layout.stride_type] * rank]
 
 
 #: File name of generated source in diagnostics.
@@ -475,7 +404,11 @@ class Specialization(NamedTuple):
     @property
     def own_text(self) -> str:
         """The user's source, with tensor parameters replaced as `edits` say."""
-        return edited(self.source.text, self.edits) if self.edits else self.source.text
+        if not self.edits:
+            return self.source.text
+        from cudakit.jit.specialise.tensor_parts import edited  # for tile kernels alone
+
+        return edited(self.source.text, self.edits)
 
     @property
     def written_text(self) -> str:
@@ -589,7 +522,7 @@ def specialise(
         checks=book.checks(_checks(name, parameters, evidence, doubtful)),
         target=target,
         unsure=doubtful,
-        edits=edits_of(declarations, signature, parameters or ()) if signature.heads else module.edits,
+        edits=_edits_of(declarations, signature, parameters or ()) if signature.heads else module.edits,
     )
     own = [(name, specialization.needs_types)] if name not in dict(module.kernels) else []
     return specialization._replace(kernels=(*own, *module.kernels))
@@ -640,8 +573,19 @@ def bare(
         typed=tuple(symbol.name for symbol in declarations.symbols if _open(symbol, names)),
         has_tiles=declarations.has_tiles,
         is_tile=is_tile,
-        edits=edits_of(declarations),
+        edits=_edits_of(declarations),
     )
+
+
+def _edits_of(
+    declarations: Declarations, kernel: Signature | None = None, parameters: Sequence[BoundParameter] = ()
+) -> tuple[Edit, ...]:
+    """Return the edits of `cudakit.jit.specialise.tensor_parts.edits_of`; none without tensor parameters."""
+    if not any(signature.heads for signature in declarations.kernels):
+        return ()
+    from cudakit.jit.specialise.tensor_parts import edits_of  # for tile kernels alone
+
+    return edits_of(declarations, kernel, [(parameter.count, parameter.layout) for parameter in parameters])
 
 
 def _function_type(
@@ -656,7 +600,12 @@ def _function_type(
     for position, parameter in enumerate(signature.parameters or ()):
         cpp = substitute(parameter.type, types)
         structs = bound[position].layout if position < len(bound) else None
-        parameters += [str(cpp)] if structs is None else part_types(cpp, bound[position].count, structs)
+        if structs is None:
+            parameters.append(str(cpp))
+            continue
+        from cudakit.jit.specialise.tensor_parts import part_types  # for tile kernels alone
+
+        parameters += part_types(cpp, bound[position].count, structs)
     text = f"void (*)({', '.join(parameters)})".replace(" __restrict__", "")
     # The cast stands outside of the kernel's namespace.
     type_names = {*declarations.structs, *(enum.name for enum in declarations.enums), *dict(declarations.aliases)}
@@ -703,11 +652,14 @@ def _checks(
         if dtype is None or argument.category not in ("array", "scalar") or is_tensor:
             continue
         unknown = parameter is None or parameter.category == "unknown"
-        cpp = structs.parameter(position, expression)
+        if dtype.names is None and not (unknown and argument.category == "scalar"):
+            continue
+        from cudakit.types import struct_source  # few kernels need the compiler to check a type
+
+        cpp = struct_source.parameter(position, expression)
         shown = parameter.cpp.removeprefix("const ").partition("*")[0] if parameter else f"of parameter {position}"
         if dtype.names is None:
-            if unknown and argument.category == "scalar":
-                name = f"{expression}: parameter {parameter.name if parameter else position} ({shown})"
-                yield structs.number_assertion(cpp, name, dtype)
+            name = f"{expression}: parameter {parameter.name if parameter else position} ({shown})"
+            yield struct_source.number_assertion(cpp, name, dtype)
         elif doubtful or parameter is None or unknown or (parameter.dtype is not None and parameter.dtype.names):
-            yield structs.struct_assertions(str(position), cpp, shown, dtype)
+            yield struct_source.struct_assertions(str(position), cpp, shown, dtype)

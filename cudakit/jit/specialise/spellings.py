@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Container, Iterable, Mapping
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -19,16 +19,16 @@ from cudakit.errors import CompileError, TemplateError, shortened
 from cudakit.jit.bundle.file import HEADERS, SIGNATURE
 from cudakit.jit.bundle.used import in_use
 from cudakit.jit.signature.signature import Declarations, declarations_key
-from cudakit.jit.source.closure import Unsure, all_included
-from cudakit.jit.source.headers import headers_of
-from cudakit.jit.source.roots import Roots
-from cudakit.jit.source.source import Source
-from cudakit.jit.specialise.options import CompileOptions
 from cudakit.records import NamedTuple
 from cudakit.types import structs
 from cudakit.types.cpp import CppType, is_fundamental, names_in, scalar, vector
 
-_DECLARING: Final = r"\b(?:using|typedef|struct|class|union|enum|define)\b[^;{{}}()=]*?\b{0}\b|\}}\s*{0}\b"
+if TYPE_CHECKING:
+    from cudakit.jit.source.source import Source
+    from cudakit.jit.specialise.options import CompileOptions
+
+_DECLARING_WORDS: Final = ("using", "typedef", "struct", "class", "union", "enum", "define")
+_DECLARING: Final = rf"\b(?:{'|'.join(_DECLARING_WORDS)})\b[^;{{{{}}}}()=]*?\b{{0}}\b|\}}}}\s*{{0}}\b"
 _DEFINING: Final = r"#\s*define\s+{0}\b"
 
 
@@ -120,6 +120,8 @@ def own_headers(source: Source, options: CompileOptions) -> list[str] | None:
     first = _listed(extra.get("pre_include"))
     if "include" not in source.text and not first and not extra.get("include_path"):
         return []
+    from cudakit.jit.source.closure import Unsure, all_included  # for sources that include headers
+
     folders = [*([str(source.folder)] if source.folder else []), *map(os.path.abspath, options.include_paths)]
     folders += map(os.path.abspath, _listed(extra.get("include_path")))
     lines = "".join(f'#include "{path}"\n' for path in first)
@@ -143,6 +145,8 @@ def _absent_headers(source: Source, options: CompileOptions) -> list[str]:
     CompileError
         If a header here is another than the bundle's, and nothing may be compiled.
     """
+    from cudakit.jit.source.roots import Roots  # as in `own_headers`
+
     bundles, roots = in_use(options.bundle), Roots(source.folder, options.include_paths)
     absent = dict[str, str]()
     for file, entry in bundles.entries(HEADERS, source.digest):
@@ -188,6 +192,8 @@ def _has_meaning(name: str) -> bool:
 def _count(pattern: str, word: str, text: str) -> int:
     # Most names are declared nowhere, and need no regular expression.
     if word not in text or (pattern is _DEFINING and "define" not in text):
+        return 0
+    if not any(part in text for part in _DECLARING_WORDS) and f"}}{word}" not in "".join(text.split()):
         return 0
     return len(re.findall(pattern.format(re.escape(word)), text))
 
@@ -285,32 +291,45 @@ class TypeBook:
 
         Structs that the source declares are left out.
         """
-        names_by_dtype: dict[np.dtype, str] = {}
-        definitions = "".join(
-            structs.definition(name, dtype, names_by_dtype)
-            for dtype, name in self.structs.items()
-            if dtype not in names_by_dtype and not names.declares(name)
-        )
-        definitions += "".join(
-            structs.definition(name, dtype, names_by_dtype)
-            for name, dtype in self.written.items()
-            if name.isidentifier() and name not in self.structs.values() and not names.declares_anywhere(name)
-        )
+        definitions = self._definitions(names) if self.structs or self.written else ""
         everything = "\n".join([*texts, definitions, *self.snippets.values()])
         included = [
             header for part, pattern, header in _TEXT_HEADERS if part in everything and re.search(pattern, everything)
         ]
-        included += headers_of(re.findall(r"\b__(?:half|nv_)\w*", everything))
-        return (*(f"#include <{header}>\n" for header in included), *re.findall(r"struct [^}]*\};\n", definitions))
+        if "__half" in everything or "__nv_" in everything:
+            from cudakit.jit.source.headers import headers_of  # has long tables
+
+            included += headers_of(re.findall(r"\b__(?:half|nv_)\w*", everything))
+        pieces = re.findall(r"struct [^}]*\};\n", definitions) if definitions else ()
+        return (*(f"#include <{header}>\n" for header in included), *pieces)
+
+    def _definitions(self, names: Names) -> str:
+        from cudakit.types.struct_source import definition  # few kernels take structs
+
+        names_by_dtype: dict[np.dtype, str] = {}
+        definitions = "".join(
+            definition(name, dtype, names_by_dtype)
+            for dtype, name in self.structs.items()
+            if dtype not in names_by_dtype and not names.declares(name)
+        )
+        return definitions + "".join(
+            definition(name, dtype, names_by_dtype)
+            for name, dtype in self.written.items()
+            if name.isidentifier() and name not in self.structs.values() and not names.declares_anywhere(name)
+        )
 
     def checks(self, checks: Iterable[str]) -> str:
         """Return C++ source with assertions about the layouts of the structs so far, and the assertions in `checks`.
 
         It is ``""`` if there are none.
         """
+        checks = [*checks]
+        if not (self.structs or checks):
+            return ""
+        from cudakit.types.struct_source import SUPPORT, struct_assertions  # as in `_definitions`
+
         own = [
-            structs.struct_assertions(f"struct_{number}", name, name, dtype)
+            struct_assertions(f"struct_{number}", name, name, dtype)
             for number, (dtype, name) in enumerate(self.structs.items())
         ]
-        text = "".join([*own, *checks])
-        return f'#line 1 "<generated by cudakit>"\n{structs.SUPPORT}#line 1 "<struct layout>"\n{text}' if text else ""
+        return f'#line 1 "<generated by cudakit>"\n{SUPPORT}#line 1 "<struct layout>"\n{"".join([*own, *checks])}'

@@ -20,7 +20,7 @@ from cudakit.emulator.debug.view import (
     same,
     value_of,
 )
-from cudakit.jit.compile.elf import bare_name
+from cudakit.jit.compile.mangled import bare_name
 
 WHERE = Where("f.cu", 7, "x < y;", "f", 1, 2, (0, 1, 2, 5), "step")
 

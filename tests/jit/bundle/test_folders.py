@@ -23,7 +23,7 @@ from support.absent import PTX
 import cudakit as ck
 from cudakit.jit.bundle.file import CODE, BundleFile, Entry, Signature, write
 from cudakit.jit.bundle.used import InUse
-from cudakit.jit.cache import bundled
+from cudakit.jit.cache import bundled, bundling
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.signature.reader import parse
 from cudakit.jit.signature.signature import declarations_key
@@ -210,9 +210,9 @@ def test_slow_reads_of_several_threads(path: Path, network: type[Network]) -> No
 def test_a_stale_bundle_is_an_error_or_a_compile(tmp_path: Path, network: type[Network]) -> None:
     """By `compile`; nothing is compiled here, but whether it may be is asked."""
     kernel = ck.Kernel("__global__ void k(float* x) { x[0] = 1; }").specialization(arch="sm_90", target="ptx")
-    entry = bundled.entry_of(kernel, [], Compiled(b".version 8.0", {"k": "k"}, "", "ptx"))
+    entry = bundling.entry_of(kernel, [], Compiled(b".version 8.0", {"k": "k"}, "", "ptx"))
     assert entry is not None
-    bundled.write_bundle(tmp_path / "k.ckb", [entry], {})
+    bundling.write_bundle(tmp_path / "k.ckb", [entry], {})
     file = BundleFile(tmp_path / "k.ckb")
     read = bundled.code_of(kernel, InUse((file,), True))
     assert read is not None
@@ -270,12 +270,12 @@ def test_a_read_only_folder_of_another_user() -> None:
         path = Path(name) / "lib" / "kernels.ckb"
         path.parent.mkdir()
         kernel = ck.Kernel(TWICE)
-        code = bundled.entry_of(
+        code = bundling.entry_of(
             kernel.specialization(arch="sm_80", target="ptx"), [], Compiled(PTX.encode(), {"twice": "twice"}, "", "ptx")
         )
-        declarations = bundled.signature(declarations_key(kernel.source.digest), parse(TWICE).to_json().encode())
+        declarations = bundling.signature(declarations_key(kernel.source.digest), parse(TWICE).to_json().encode())
         assert code is not None
-        bundled.write_bundle(path, [code, declarations], {})
+        bundling.write_bundle(path, [code, declarations], {})
         before = path.read_bytes()
         path.chmod(0o444)
         path.parent.chmod(0o555)

@@ -14,6 +14,8 @@ import pytest
 from support.tiles import HEAD, why_no_assembler
 
 import cudakit as ck
+from cudakit.jit.bundle.file import CODE, BundleFile, write
+from cudakit.jit.bundle.used import InUse
 from cudakit.jit.cache.cache import Cache, cache_at
 from cudakit.jit.cache.stages import bundled_code_of
 from cudakit.jit.compile import nvrtc
@@ -224,6 +226,23 @@ def test_imports_add_up(here: Cache, file: Path, tmp_path: Path, no_compiler: li
     assert empty.export_to(tmp_path / "none.ckb") == (0, [])
     assert (cache.import_from(file), cache.import_from(tmp_path / "none.ckb")) == (1, 0)
     made(kernel(tmp_path / "there"))
+
+
+def test_what_was_imported_is_opened_only_for_what_other_bundles_lack(file: Path, tmp_path: Path) -> None:
+    opened: list[str] = []
+
+    def imported() -> BundleFile:
+        opened.append("imported")
+        return BundleFile(file)
+
+    entry = next(entry for entry in BundleFile(file) if entry.category == CODE)
+    nearest = InUse((BundleFile(file),), True, imported)
+    assert next(nearest.entries(CODE, entry.key))[1] == entry
+    assert opened == []
+    write(tmp_path / "none.ckb", [], {})
+    lacking = InUse((BundleFile(tmp_path / "none.ckb"),), True, imported)
+    assert next(lacking.entries(CODE, entry.key))[1] == entry
+    assert opened == ["imported"]
 
 
 def test_by_the_command(tmp_path: Path) -> None:

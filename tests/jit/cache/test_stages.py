@@ -7,8 +7,7 @@ import pytest
 
 import cudakit as ck
 from cudakit.jit.cache.stages import complete_parameters, declarations_of, promised
-from cudakit.jit.compile.compiled import Compiled, Promise
-from cudakit.jit.compile.nvrtc import type_of
+from cudakit.jit.compile.compiled import Compiled, Promise, type_of
 from cudakit.jit.specialise.specialise import BoundParameter, PartPromise
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.types.arguments import Evidence

@@ -19,8 +19,7 @@ from support.tiers import thinned
 import cudakit as ck
 from cudakit import emulator
 from cudakit.jit.cache import cache
-from cudakit.jit.compile import diagnostics, elf, nvrtc
-from cudakit.jit.compile import elf as mangled
+from cudakit.jit.compile import compiled, diagnostics, elf, mangled, nvrtc
 from cudakit.jit.compile import nvrtc as compile
 from cudakit.jit.compile.elf import LaunchBounds
 from cudakit.jit.compile.nvrtc import reads_files
@@ -521,13 +520,13 @@ def test_types_are_read_from_a_mangled_name() -> None:
         template <typename T> struct Wide { using type = double; };
         template <typename T> __global__ void f(typename Wide<T>::type* x, decltype(1ull) n, T (*table)[4]) {}
         """)[np.float32].compile(arch=ARCH)
-    types = mangled.parameter_types(made.lowered[compile.type_of("f<float>")])
+    types = mangled.parameter_types(made.lowered[compiled.type_of("f<float>")])
     assert [str(cpp) for cpp in types][:2] == ["double*", "unsigned long long"]
 
 
 @pytest.mark.parametrize("version", ["16_V_300500_SM_900", "23THRUST_200802_SM_900_NS"])
 def test_a_library_s_inline_namespaces_are_left_out_of_types(version: str) -> None:
-    probe = f"_Z12{compile.TYPES_PROBE}IPFvPN6thrust{version}7complexIfEEEEvv"
+    probe = f"_Z12{compiled.TYPES_PROBE}IPFvPN6thrust{version}7complexIfEEEEvv"
     assert [str(cpp) for cpp in mangled.parameter_types(probe)] == ["thrust::complex<float>*"]
 
 

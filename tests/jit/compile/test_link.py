@@ -14,7 +14,8 @@ from support.programs import run
 import cudakit as ck
 from cudakit.jit.cache.cache import Cache
 from cudakit.jit.compile import elf, linked
-from cudakit.jit.load.image import DeviceVariables, move
+from cudakit.jit.load.image import DeviceVariables
+from cudakit.jit.load.variables import move
 from cudakit.jit.source import headers
 from cudakit.jit.source.source import kind_of
 

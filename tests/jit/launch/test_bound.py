@@ -15,7 +15,8 @@ from cudakit.jit.launch import launch, param_buffer
 from cudakit.jit.launch.bind import Callee, bind
 from cudakit.jit.launch.dispatch import Dispatcher
 from cudakit.jit.launch.launch import CallShape
-from cudakit.jit.launch.param_buffer import bound_launch, launch_traits
+from cudakit.jit.launch.param_buffer import bound_launch
+from cudakit.jit.load.config import launch_traits
 from cudakit.jit.specialise.deduce import Evidence
 from cudakit.jit.specialise.specialise import BoundParameter
 from cudakit.streams import devices

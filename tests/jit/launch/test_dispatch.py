@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudakit.jit.launch import dispatch
+from cudakit.jit.launch import generated
 from cudakit.jit.launch.bind import Callee, Fragment, bind, evaluate
 from cudakit.jit.launch.dispatch import Dispatcher
 from cudakit.jit.launch.launch import CallShape, Settled
@@ -69,13 +69,13 @@ def test_the_docstring_shows_what_is_generated() -> None:
     loaded: Any = SimpleNamespace(kernel="kernel", parameters=parameters)
     dispatcher = Dispatcher("saxpy", [parameter.name for parameter in parameters], print)
     dispatcher.add(CallShape(loaded, fragments, tuple(each.family for each in described), 0, print))
-    assert textwrap.indent(text_of(dispatcher), "    ") in str(dispatch.__doc__)
+    assert textwrap.indent(text_of(dispatcher), "    ") in str(generated.__doc__)
 
 
 @pytest.mark.parametrize("twice", [False, True])
 def test_no_name_of_a_parameter_is_in_the_way(twice: bool) -> None:
     """Every name that the generated code uses can be a parameter's."""
-    names = set(re.findall(r"(?<![\w.])[a-zA-Z_]\w*", str(dispatch.__doc__).partition("def call")[2]))
+    names = set(re.findall(r"(?<![\w.])[a-zA-Z_]\w*", str(generated.__doc__).partition("def call")[2]))
     names |= {"shape_1", "kernel_0", "launch_0", "own_shape_0", "K0", "L0", "H0", "R0", "P0", "_w0", "_p0", "x_1_type"}
     for name in sorted(names):
         said: list[Any] = []

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudakit.jit.launch.bind import Callee, TensorBinding, bind, evaluate
+from cudakit.jit.launch.bind import Callee, bind, evaluate
 from cudakit.jit.launch.dispatch import Dispatcher
 from cudakit.jit.launch.launch import CallShape, Settled
 from cudakit.jit.launch.param_buffer import PackedLaunch
+from cudakit.jit.launch.tensor_binding import TensorBinding
 from cudakit.jit.specialise.specialise import BoundParameter, PartPromise
 from cudakit.streams import devices
 from cudakit.types.arguments import Argument, Evidence

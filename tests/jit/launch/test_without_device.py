@@ -22,9 +22,10 @@ from cudakit.jit.launch.bind import Callee, Fragment, evaluate
 from cudakit.jit.launch.launch import CallShape, make_run
 from cudakit.jit.launch.param_buffer import PackedLaunch, native_bytes, native_config
 from cudakit.jit.load import image, load
-from cudakit.jit.load.image import DeviceVariables, move
+from cudakit.jit.load.image import DeviceVariables
 from cudakit.jit.load.limits import bounded, check_cooperative, check_launch
 from cudakit.jit.load.load import Loaded
+from cudakit.jit.load.variables import move
 from cudakit.jit.specialise.specialise import BoundParameter
 from cudakit.streams import devices
 from cudakit.types.arguments import describe

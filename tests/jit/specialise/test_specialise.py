@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,11 @@ import numpy as np
 import pytest
 
 import cudakit as ck
-from cudakit.jit.compile import elf as mangled
+from cudakit.jit.compile import compiled, mangled
 from cudakit.jit.compile import nvrtc as compile
 from cudakit.jit.launch.bind import Callee, bind
+from cudakit.jit.specialise import spellings
+from cudakit.jit.specialise.options import is_arch
 from cudakit.jit.specialise.specialise import bound_parameter
 from cudakit.types.arguments import Argument, Evidence, describe
 from cudakit.types.cpp import parse_type, split_arguments
@@ -226,7 +229,7 @@ def test_pointers_to_rows_take_their_elements() -> None:
         """)["__half", 8]
     spec = kernel.specialization(arch="sm_90")
     made = compile.Request(spec._replace(parameters=None, kernels=())).compile()
-    types = mangled.parameter_types(made.lowered[compile.type_of(spec.name_expression)])
+    types = mangled.parameter_types(made.lowered[compiled.type_of(spec.name_expression)])
     expected = [("f4", False), ("f2", True), ("f8", False), ("f2", False), ("u8", True)]
     by_compiler = [bound_parameter("", cpp, None, None, kernel.module.declarations, None) for cpp in types]
     for parameters in (spec.parameters, by_compiler):
@@ -308,3 +311,25 @@ def test_a_file_s_name_stays_within_its_line(tmp_path: Path) -> None:
     assert kernel[np.dtype([("a", "f4")])].specialization(arch="sm_90").text.count("#error") == 1
     assert "\n#error" not in kernel[np.float16].specialization(arch="sm_90").text
     assert kernel[np.float16].compile(arch="sm_90").code
+
+
+@pytest.mark.parametrize("pattern", [spellings._DECLARING, spellings._DEFINING])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "void f(word x);", "using word = int;", "typedef int word;", "struct word;", "union { int a; } word;", "}word;",
+        "class a { int b; }\n\t word;", "enum word { a };", "#define word 1", "# define word", "{ } swords;", "} words",
+        "template <typename word> void f(word x) { }", "int word; // }", "structure(word)", "",
+    ],
+)  # fmt: skip
+def test_declarations_are_counted_as_by_the_pattern_alone(pattern: str, text: str) -> None:
+    """Most texts need no regular expression."""
+    assert spellings._count.__wrapped__(pattern, "word", text) == len(re.findall(pattern.format("word"), text))
+
+
+@pytest.mark.parametrize(
+    "arch", ["sm_90", "sm_90a", "sm_100f", "sm_9", "sm_", "sm_a", "sm_90A", "sm_90aa", "sm_9a0", "sm_-9", "sm_ 90",
+             "sm_90 ", "SM_90", "xsm_90", "compute_90", "", "sm_٣", "sm_²", "sm_90\n", None, 90, b"sm_90"],
+)  # fmt: skip
+def test_names_of_archs(arch: object) -> None:
+    assert is_arch(arch) == (isinstance(arch, str) and re.fullmatch(r"sm_\d+[af]?", arch) is not None)
