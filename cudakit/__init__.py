@@ -91,10 +91,11 @@ if TYPE_CHECKING:
     from cudakit.memory.memory import allocated, empty, to_device, to_host
     from cudakit.memory.textures import surface, tensor_map, texture
     from cudakit.pipeline import Pipeline
-    from cudakit.places import device_limits, stream, using
+    from cudakit.places import device_limits, using
     from cudakit.profile.trace import Timer, trace
     from cudakit.proof.prove import prove
     from cudakit.reports import report
+    from cudakit.start import stream
     from cudakit.streams.devices import has_gpu
     from cudakit.tuning.tune import tune
 
@@ -136,10 +137,11 @@ _HOMES = {
     "memory.host_arrays": ("In", "InOut", "Out"),
     "memory.textures": ("surface", "tensor_map", "texture"),
     "pipeline": ("Pipeline",),
-    "places": ("device_limits", "stream", "using"),
+    "places": ("device_limits", "using"),
     "profile.trace": ("Timer", "trace"),
     "proof.prove": ("prove",),
     "reports": ("report",),
+    "start": ("stream",),
     "streams.devices": ("has_gpu",),
     "tuning.tune": ("tune",),
 }  # fmt: skip

@@ -235,23 +235,7 @@ def default_place() -> Place:
 
 
 def stream() -> Stream | EmulatedStream:
-    """Make a stream on the current device, or on the emulator if there is no GPU (a warning says so once).
-
-    Returns
-    -------
-    cuda.core.Stream or cudakit.emulator.EmulatedStream
-        The new stream.
-
-    Warns
-    -----
-    EmulatorWarning
-        The first time that there is no GPU and kernels will run on the emulator.
-
-    Raises
-    ------
-    LaunchError
-        In the forked child of a process that has used the GPU.
-    """
+    """Make a stream on the current device, or on the emulator, as `cudakit.start.stream` does."""
     place = default_place()
     if place.unit == "steps":
         say_emulated()

@@ -259,6 +259,15 @@ def c_library() -> ctypes.CDLL:
 
 
 @cache
+def cuda_driver() -> ctypes.CDLL | None:
+    """Return the CUDA driver's library; None if there is none."""
+    try:
+        return ctypes.CDLL("nvcuda.dll" if _IS_WINDOWS else "libcuda.so.1")
+    except OSError:
+        return None
+
+
+@cache
 def cxa_demangle() -> Any:
     """Return the C++ runtime's demangling function; None without libstdc++ and libc++, as on Windows."""
     for library in ("libc++.1.dylib",) if sys.platform == "darwin" else ("libstdc++.so.6", "libc++abi.so.1"):
