@@ -17,8 +17,14 @@ if TYPE_CHECKING:
 
     from cudakit.emulator.face import EmulatedStream
 
-#: What loads beside the driver's start: cuda.core, and cudakit's modules up to the first launch, from a bundle too.
-_MODULES = ("cuda.core", "cudakit.kernel.kernel", "cudakit.jit.compile.portable")
+#: What loads beside the driver's start: cuda.core, and what a kernel's first two calls load, from a bundle or the disk.
+_MODULES = (
+    "cuda.core",
+    "cudakit.kernel.kernel",
+    "cudakit.jit.compile.portable",
+    "cudakit.jit.cache.compiling",
+    "cudakit.jit.launch.generated",
+)
 #: The driver's status before it is started.
 _NOT_STARTED = 3
 
