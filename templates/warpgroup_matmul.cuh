@@ -3,26 +3,29 @@
 
 namespace cudakit {
 
-// C = activation(scale · A B + bias) + residual, one matrix or a batch of them, of half, bfloat16 or int8.
+// C = activation(scale · A B + bias) + residual, one matrix or a batch of them, of half, bfloat16, int8, fp8, or float as TF32.
 // Shapes: A is m × k, B is k × n; C and the residual are m × n, C-contiguous, the bias n. The maps are of three axes: the batch,
 //   then rows of 128 bytes a box, which lie along k (A_DEEP, B_DEEP) or across. a_step and b_step are 1, or 0 where all
-//   products share a matrix.
+//   products share a matrix. TURNED: A has n rows and B has m columns of C, which is n × m: Cᵀ = Bᵀ Aᵀ, for an operand that only
+//   the place of A serves.
 // Threads: one thread of the first warpgroup copies tiles of A and B. Each of GROUPS further warpgroups multiplies 64 rows and
 //   WIDE columns, with the layout that `warpgroup_sums` says. A block makes every gridDim-th tile of C. Tiles in turn are of
 //   GROUP rows of tiles, column after column, so that what they read is in L2. With SPLIT > 1 a cluster of so many blocks
-//   makes a tile: each block multiplies a part of k, and the parts' sums are added in the order of the blocks.
+//   makes a tile: each block multiplies a part of k, and the parts' sums are added in the order of the blocks. The sums
+//   of FOLD steps along k are added in float (0: all are those of tensor cores).
 // Memory: A is read n / WIDE times and B m / (64 GROUPS) times, mostly from L2, in boxes of 128 bytes a row; C is written once,
 //   bias and residual are read once, 16 bytes a thread. STAGES tiles of A and B are in shared memory, swizzled by 128 bytes
 //   against bank conflicts.
 // Preconditions: sm_90a. m, n, k and batches are positive. Maps have a swizzle of 128 bytes and boxes as boxed_tile says. a and
 //   b are the memory of the maps. IS_ALIGNED: 16 bytes of C, bias and residual begin at multiples of 16 in every row. What is
 //   not read (bias, residual) may be any address; C overlaps nothing that is. Arithmetic after the sum is in V. A_DEEP and
-//   B_DEEP for int8. SPLIT is at most the number of tiles along k.
+//   B_DEEP for int8 and fp8, B_DEEP for float, whose elements the maps round. SPLIT is at most the number of tiles along k.
 // Launch: along x, blocks of 128 (GROUPS + 1) threads and SHARED bytes of shared memory: at most one for each tile, or with
 //   SPLIT > 1 a cluster of SPLIT for each tile. BLOCKS run on a multiprocessor at once.
 // Source: warp specialization as in Bauer, Cook, Khailany, CudaDMA (2011); wgmma and TMA as in the PTX ISA, 9.7.15 and 9.7.9.27.
 template <typename T, typename V, typename Out, typename Activation, int GROUPS, int WIDE, int STAGES, bool A_DEEP,
-          bool B_DEEP, bool BIAS, bool RESIDUAL, bool IS_ALIGNED, int SPLIT = 1, int BLOCKS = 1, int GROUP = 16>
+          bool B_DEEP, bool BIAS, bool RESIDUAL, bool IS_ALIGNED, bool TURNED = false, int SPLIT = 1, int BLOCKS = 1,
+          int FOLD = fold_steps<T, Out>, int GROUP = 16>
 __global__ void __launch_bounds__(128 * (GROUPS + 1), BLOCKS)
     warpgroup_matmul(const T* __restrict__ a, const T* __restrict__ b, const Out* __restrict__ bias,
                      const Out* __restrict__ residual, Out* __restrict__ c, V scale, int m, int n, int k, int batches,
@@ -83,15 +86,27 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), BLOCKS)
         if constexpr (GROUPS > 1) detail::set_registers<GROUPS == 2 ? 232 : 160, true>();
         using Made = typename detail::storage<Out>::type;
         const int warp = threadIdx.x / 32 - 4, lane = threadIdx.x % 32, group = warp / 4;
-        warpgroup_sums<T, WIDE> sums;
+        warpgroup_sums<T, WIDE, (FOLD > 0)> sums;
         for (int number = blockIdx.x / SPLIT; number < each * batches; number += clusters) {
             place(number);
             int last = slot;
+            if constexpr (FOLD > 0) sums.clear();
             for (int step = first_step; step < end_step; ++step) {
                 full[slot].wait(parity);
                 const unsigned char* const tile = memory + slot * STAGE;
-                sums.template add<ATile, BTile>(tile, tile + ATile::BYTES, 64 * group, step > first_step);
-                sums.template wait<1>();
+                if constexpr (FOLD > 0) {
+                    const int number = (step - first_step) % FOLD;
+                    sums.template add<ATile, BTile>(tile, tile + ATile::BYTES, 64 * group, number > 0);
+                    if (number == FOLD - 1 || step == end_step - 1) {
+                        sums.template wait<0>();
+                        sums.fold();
+                    } else {
+                        sums.template wait<1>();
+                    }
+                } else {
+                    sums.template add<ATile, BTile>(tile, tile + ATile::BYTES, 64 * group, step > first_step);
+                    sums.template wait<ATile::IS_READ ? 4 : 1>();
+                }
                 if (step > first_step && lane == 0) empty[last].arrive();
                 last = slot;
                 advance();
@@ -101,13 +116,15 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), BLOCKS)
             if constexpr (SPLIT > 1) {
                 static_assert((WIDE / 16 + SPLIT - 1) / SPLIT * SPLIT * GROUPS * 128 * 32 <= STAGES * STAGE,
                               "the parts' sums fit the memory of the tiles");
-                sums.template total<SPLIT>(memory, rank, threadIdx.x - 128, GROUPS * 128);
+                sums.template total<SPLIT, TURNED>(memory, rank, threadIdx.x - 128, GROUPS * 128);
             }
-            const long long begin = (static_cast<long long>(batch) * m + row) * n + column;
+            // Of C: row and column of the tile, and how many of each there are.
+            const int high = TURNED ? column : row, wide = TURNED ? row : column, height = TURNED ? n : m, width = TURNED ? m : n;
+            const long long begin = (static_cast<long long>(batch) * height + high) * width + wide;
             const product_epilogue<V, V, Made, Activation, BIAS, RESIDUAL, IS_ALIGNED> epilogue{
-                reinterpret_cast<const Made*>(bias + column), reinterpret_cast<const Made*>(residual + begin),
-                reinterpret_cast<Made*>(c + begin), n, scale, m - row, n - column};
-            sums.template store<SPLIT>(epilogue, rank);
+                reinterpret_cast<const Made*>(bias + wide), reinterpret_cast<const Made*>(residual + begin),
+                reinterpret_cast<Made*>(c + begin), width, scale, height - high, width - wide};
+            sums.template store<ATile, SPLIT, TURNED>(epilogue, rank, 64 * group);
         }
     }
 }

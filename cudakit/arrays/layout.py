@@ -199,8 +199,10 @@ def flat(array: Any, below: int, count: int) -> Any:
     """
     if isinstance(array, np.ndarray):
         ways: tuple[Any, ...] = tuple([slice(None, None, -1 if step < 0 else 1) for step in array.strides])
-        upward = array[(*ways, ...)]
-        return np.lib.stride_tricks.as_strided(upward, (count,), (array.itemsize,), writeable=array.flags.writeable)
+        # As bytes: NumPy has no name for float8_e5m2, by which `as_strided` would make an array.
+        upward = array[(*ways, ...)].view(f"V{array.itemsize}")
+        strided = np.lib.stride_tricks.as_strided(upward, (count,), (array.itemsize,), writeable=array.flags.writeable)
+        return strided.view(array.dtype)
     memory = array.data
     if below:
         memory = memory - below * array.itemsize

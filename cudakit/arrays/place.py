@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -175,11 +175,15 @@ class ArrayPlace(NamedTuple):
         return capture is not None and capture.is_named(address_of(array))
 
     def tensor_map(self, array: Any, box: tuple[int, ...]) -> Any:
-        """Return a tensor map with a swizzle of 128 bytes. Arrays for which `is_named` is true have none.
+        """Return a tensor map with a swizzle of 128 bytes, which rounds float32 to TF32.
+
+        Arrays for which `is_named` is true have none.
 
         It does not keep the array of a GPU alive. Pass the array to the same kernel, for the order between streams.
         """
-        return tensor_map(array, box, swizzle="128B") if self.xp is np else _mapped(array, box)(address_of(array))
+        if self.xp is not np:
+            return _mapped(array, box)(address_of(array))
+        return tensor_map(array, box, swizzle="128B", precision=_precision(array.dtype))
 
     @property
     def multiprocessors(self) -> int:
@@ -296,7 +300,11 @@ def _map_at(
 
     memory = cupy.cuda.UnownedMemory(address, shape[0] * strides[0], None, device)
     array = cupy.ndarray(shape, dtype, cupy.cuda.MemoryPointer(memory, 0), strides)
-    return tensor_map(array, box, swizzle="128B", l2_promotion="256B")
+    return tensor_map(array, box, swizzle="128B", l2_promotion="256B", precision=_precision(dtype))
+
+
+def _precision(dtype: np.dtype) -> Literal["tf32"] | None:
+    return "tf32" if dtype == np.float32 else None
 
 
 def _both_contiguous(first: Any, second: Any) -> bool:

@@ -366,6 +366,7 @@ def tensor_map(
     fill: Literal["zero", "nan"] = "zero",
     interleave: Literal["none", "16B", "32B"] = "none",
     l2_promotion: Literal["none", "64B", "128B", "256B"] = "none",
+    precision: Literal["tf32"] | None = None,
 ) -> Any:
     """Return the tensor map of an array, for a kernel's ``const __grid_constant__ CUtensorMap`` parameter.
 
@@ -390,6 +391,8 @@ def tensor_map(
         Layout of the tensor in memory. The emulator supports ``"none"`` only.
     l2_promotion : str
         Least number of bytes that a read loads into the L2 cache.
+    precision : "tf32", optional
+        Rounding of float32 that is read: to the 11 bits that tensor cores multiply. Default: none.
 
     Returns
     -------
@@ -405,22 +408,30 @@ def tensor_map(
     for name, value in words.items():
         if not is_one_of(value, allowed := _TENSOR_WORDS[name]):
             raise ArgumentError(f"tensor_map: {name} is one of {', '.join(map(repr, allowed))}, got {shortened(value)}")
+    if not is_one_of(precision, (None, "tf32")):
+        raise ArgumentError(f"tensor_map: precision is 'tf32' or None, got {shortened(precision)}")
     box = _numbers("box", box)
     steps = None if element_strides is None else _numbers("element_strides", element_strides)
     host = as_numpy(array)
     if host is None:
         if isinstance(shape := getattr(array, "shape", None), tuple):
             _check_numbers(len(shape), box, steps or (1,) * len(shape))
-        return _on_device(array, box, steps, words)
+        return _on_device(array, box, steps, words, precision)
     if interleave != "none":
         raise ArgumentError(
             f"tensor_map: the emulator has no interleaved tensors, got interleave={shortened(interleave)}"
         )
     steps = steps or (1,) * host.ndim
     _check(host, box, steps, swizzle, fill)
+    _check_precision(precision, host.dtype)
     from cudakit.emulator import face
 
-    return face.EmulatedTensorMap(host, box, steps, swizzle, fill == "nan")
+    return face.EmulatedTensorMap(host, box, steps, swizzle, fill == "nan", precision)
+
+
+def _check_precision(precision: str | None, dtype: Any) -> None:
+    if precision is not None and dtype != np.float32:
+        raise ArgumentError(f"tensor_map: precision={precision!r} rounds float32, and the array has dtype {dtype}")
 
 
 def _numbers(name: str, value: Any) -> tuple[int, ...]:
@@ -469,16 +480,28 @@ def _check_numbers(ndim: int, box: tuple[int, ...], steps: tuple[int, ...]) -> N
             raise ArgumentError(f"tensor_map: {name} is {ndim} numbers of 1 to {most}, got {values}")
 
 
-def _on_device(array: Any, box: tuple[int, ...], steps: tuple[int, ...] | None, words: dict[str, str]) -> Any:
+def _on_device(
+    array: Any, box: tuple[int, ...], steps: tuple[int, ...] | None, words: dict[str, str], precision: str | None
+) -> Any:
     """Return cuda.core's descriptor, which the driver makes and checks."""
     from cuda.core.utils import StridedMemoryView
 
     try:
         view = StridedMemoryView.from_any_interface(array, stream_ptr=-1)
+        _check_precision(precision, None if precision is None else view.dtype)
         with devices.on_device(view.device_id):
-            return view.as_tensor_map(box, element_strides=steps, **_core_words(**words))
+            return view.as_tensor_map(box, element_strides=steps, **_core_words(**words), **_core_type(precision))
     except (TypeError, ValueError, BufferError) as error:
         raise ArgumentError(f"tensor_map of {type(array).__name__}: {error}") from error
+
+
+def _core_type(precision: str | None) -> dict[str, Any]:
+    """Return cuda.core's type of elements, where it is not the array's. Its enumeration has no public name."""
+    if precision is None:
+        return {}
+    from cuda.core._tensor_map import TensorMapDataType
+
+    return {"data_type": TensorMapDataType.TFLOAT32}
 
 
 def _core_words(swizzle: str, fill: str, interleave: str, l2_promotion: str) -> dict[str, Any]:

@@ -470,11 +470,11 @@ def matmul(
     ]
     to = target("matmul", place, out, call.shape, call.result_dtype, *arrays, contiguous=True)
     if prod(call.shape):
-        tiled_product = _by_tiles(place, call, extras, to.written) if call.why_threads is None else None
-        if isinstance(tiled_product, Tiled):
-            tiled_product.run(place, extras[0], extras[1], to.written, call.scale)
+        chosen = _chosen(place, call, extras, to.written)
+        if isinstance(chosen, Tiled):
+            chosen.run(place, extras[0], extras[1], to.written, call.scale)
         else:
-            launch, a, b, _ = _by_threads(place, call, extras, to.written)
+            launch, a, b, _ = chosen
             # What the instance does not read may be anything.
             operands = flat_of(a), flat_of(b), *(to.written if extra is None else extra for extra in extras), to.written
             factor = call.scale if call.result_dtype.kind not in "biu" else int(call.scale)
@@ -543,28 +543,44 @@ def _why_no_tiles(dtype: np.dtype, precision: str | None, activation: Activation
     return None
 
 
-def _by_tiles(place: ArrayPlace, call: _Call, extras: list[Any], written: Any) -> Tiled | str:
-    """Return the launch of a tile kernel, or the reason in words why there is none.
+class _Threads(NamedTuple):
+    """A product by kernels of threads: the launch, the operands that it reads, and a text that explains the choice."""
+
+    product: Product
+    a: Any
+    b: Any
+    explanation: str
+
+
+def _chosen(place: ArrayPlace, call: _Call, extras: list[Any], written: Any) -> Tiled | _Threads:
+    """Return the product by the kernels that the call asks for, or by those that take less time.
 
     `extras` are bias and residual, or None. `written` is the array for the result, or None.
     """
-    if call.by is None and device_limits(place.device).compute_capability < _LEAST_TILE_CAPABILITY:
-        return "tile kernels need a compute capability of 8.0"
-    tiled_product = tiled(place, call.a, call.b, call.result_dtype, call.activation, extras, written)
-    why = missing(tiled_product.product.kernel, place.device) if call.by is None else None
-    return tiled_product if why is None else why
-
-
-def _by_threads(place: ArrayPlace, call: _Call, extras: list[Any], written: Any) -> tuple[Product, Any, Any, str]:
-    """Return the launch of a kernel of threads, the operands a and b that it reads, and a text that explains the
-    choice.
-
-    `extras` are bias and residual, or None. `written` is the array for the result, or None.
-    """
-    a, b = call.a, call.b
-    warpgroups = by_warpgroups(place, a, b, call.result_dtype, call.activation, extras, written)
+    arguments = place, call.a, call.b, call.result_dtype, call.activation, extras, written
+    why, warpgroups = call.why_threads, None
+    if why is None and call.by is None and device_limits(place.device).compute_capability < _LEAST_TILE_CAPABILITY:
+        why = "tile kernels need a compute capability of 8.0"
+    if why is None:
+        by_tiles = tiled(*arguments)
+        if call.by is None and call.a.dtype.itemsize != 2:
+            # Products of halves take as long by either.
+            warpgroups = by_warpgroups(*arguments, call.precision, by_tiles.choice.time)
+        if warpgroups is not None:
+            why = "warpgroups take less time than tile kernels"
+        elif call.by is None:
+            why = missing(by_tiles.product.kernel, place.device)
+        if why is None:
+            return by_tiles
+    warpgroups = warpgroups or by_warpgroups(*arguments, call.precision)
     if warpgroups is not None:
-        return warpgroups.product, a, b, warpgroups.explanation
+        return _Threads(warpgroups.product, call.a, call.b, f"{warpgroups.explanation}\nby threads: {why}")
+    return _by_threads(place, call, extras, written, why)
+
+
+def _by_threads(place: ArrayPlace, call: _Call, extras: list[Any], written: Any, why_threads: str) -> _Threads:
+    """Return the product by a kernel that no warpgroups need; the arguments are those of `_chosen`, and the reason."""
+    a, b = call.a, call.b
     operand_sides = _sides(place, a, b)
     if operand_sides is None:
         shape = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
@@ -586,7 +602,7 @@ def _by_threads(place: ArrayPlace, call: _Call, extras: list[Any], written: Any)
         read = reading(side, count, k, a.dtype.itemsize, by.is_mma)
         along = "k" if read.is_deep else other
         lines.append(f"{name}: {copied}, {read.at_once} neighbours along {along} at once")
-    return launch, a, b, "\n".join(lines)
+    return _Threads(launch, a, b, "\n".join([*lines, f"by threads: {why_threads}"]))
 
 
 def _sides(place: ArrayPlace, a: Any, b: Any) -> tuple[Batch, Side, Side, int] | None:
@@ -671,11 +687,10 @@ def _explain(
     call = _call(a, b, activation, 1.0, precision, dtype, by)
     if not prod(call.shape):
         return "nothing to multiply"
-    choice = _by_tiles(place, call, [None, None], None) if call.why_threads is None else call.why_threads
-    if isinstance(choice, Tiled):
-        return "\n".join([*choice.explanation(), "by tile kernels"])
-    explanation = _by_threads(place, call, [None, None], None)[-1]
-    return f"{explanation}\nby threads: {choice}"
+    chosen = _chosen(place, call, [None, None], None)
+    if isinstance(chosen, Tiled):
+        return "\n".join([*chosen.explanation(), "by tile kernels"])
+    return chosen.explanation
 
 
 # A function has no such attribute for type checkers; a class would cost the call what the frozen way saves.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from math import gcd, prod
+from math import gcd, inf, prod
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -107,10 +107,14 @@ _CLUSTERS = (9, 0)
 
 
 class Choice(NamedTuple):
-    """Tiles, and the reason for them."""
+    """Tiles, the reason for them, and the time that is estimated, in multiply-adds of a multiprocessor.
+
+    The time is infinite where it is not estimated: on the emulator.
+    """
 
     tiles: Tiles
     why: str
+    time: float = inf
 
 
 def table_row(itemsize: int, a_is_transposed: bool, b_is_transposed: bool) -> str:
@@ -146,6 +150,7 @@ def choose(row: str, batches: int, m: int, n: int, k: int, device: int | str) ->
         best,
         f"{rounds(best)} rounds of tiles on {units} multiprocessors, {used:.0%} of them of use, at "
         f"{best.rate:.0%} of cuBLAS's rate",
+        time(best) * k,
     )
 
 
@@ -273,7 +278,7 @@ class Tiled(NamedTuple):
 
     def explanation(self) -> list[str]:
         """Return lines that name the tiles and say how the operands are read."""
-        tiles, why = self.choice
+        tiles, why, _ = self.choice
         lines = [f"{tiles.extents}, {tiles.warps} warps, {tiles.ctas} CTAs: {why}"]
         for name, operand in (("a", self.left), ("b", self.right)):
             as_it_lies = f"read as it lies{', turned' if operand.layout.is_transposed else ''}"

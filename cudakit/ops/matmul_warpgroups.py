@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from math import gcd, prod
+from math import gcd, inf, prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ from cudakit.jit.load.config import config
 from cudakit.ops.epilogue import Activation, kernel_with
 from cudakit.ops.matmul_tiles import MatrixLayout, Product, flat_of, matrix_layout
 
-_DTYPES = ("float16", "bfloat16", "int8")
+_DTYPES = ("float16", "bfloat16", "int8", "float8_e4m3fn", "float8_e5m2", "float32")
 #: Bytes of a row of a box, and of a tile along k.
 _BOX_BYTES = 128
 _ROW_BYTES = 16
@@ -50,19 +50,54 @@ class Tile(NamedTuple):
         return self.stages * ((self.m + -(-self.n // 64) * 64) * _BOX_BYTES + 16)
 
 
-#: As measured on an H200 (`benchmarks/results/products-h200.md`), greatest first.
-TABLE = (
-    Tile(2, 256, 4, 1.0),
-    Tile(3, 192, 4, 1.0),
-    Tile(2, 192, 5, 1.0),
-    Tile(2, 128, 6, 0.98),
-    Tile(1, 128, 8, 0.77),
-    Tile(2, 64, 8, 0.76, split=2),
-    Tile(1, 64, 8, 0.5),
-    Tile(1, 64, 8, 0.5, split=2),
-)
+#: By operands, as measured on an H200 (`benchmarks/results/products-h200.md`), greatest first.
+TABLE = {
+    "half": (
+        Tile(2, 256, 4, 1.0),
+        Tile(3, 192, 4, 1.0),
+        Tile(2, 192, 5, 1.0),
+        Tile(2, 128, 6, 0.98),
+        Tile(1, 128, 8, 0.77),
+        Tile(2, 64, 8, 0.76, split=2),
+        Tile(1, 64, 8, 0.5),
+        Tile(1, 64, 8, 0.5, split=2),
+    ),
+    "TF32": (
+        Tile(2, 256, 4, 1.0),
+        Tile(3, 192, 4, 1.0),
+        Tile(2, 192, 5, 1.0),
+        Tile(1, 256, 5, 0.93),
+        Tile(2, 128, 6, 0.9),
+        Tile(1, 128, 8, 0.75),
+        Tile(2, 64, 8, 0.56),
+        Tile(1, 64, 8, 0.53),
+        Tile(1, 64, 8, 0.53, split=2),
+    ),
+    # Of columns of A, or of rows of B: an operand is read to registers.
+    "TF32, read": (
+        Tile(2, 256, 4, 1.0),
+        Tile(3, 192, 4, 1.0),
+        Tile(2, 192, 5, 1.0),
+        Tile(2, 128, 6, 0.83),
+        Tile(1, 256, 5, 0.83),
+        Tile(1, 128, 8, 0.55),
+        Tile(2, 64, 8, 0.53),
+        Tile(1, 64, 8, 0.33),
+        Tile(1, 64, 8, 0.33, split=2),
+    ),
+    "fp8": (
+        Tile(2, 192, 5, 0.88),
+        Tile(3, 128, 5, 0.88),
+        Tile(2, 128, 6, 0.85),
+        Tile(1, 128, 8, 0.6),
+        Tile(1, 64, 8, 0.5),
+        Tile(1, 64, 8, 0.5, split=2),
+    ),
+}
 #: What a cluster takes to add the sums of its blocks, in multiply-adds along one step of k: 0.7 µs.
 _GATHER = 49152
+#: Estimates of tile kernels are this much too high for some products.
+_BESIDE_TILES = 1.06
 #: Multiply-adds from which warpgroups were measured to be faster.
 _LEAST = 128**3
 _CAPABILITY = (9, 0)
@@ -84,13 +119,17 @@ def by_warpgroups(
     activation: Activation,
     extras: list[Any],
     written: Any,
+    precision: str | None,
+    most: float = inf,
 ) -> Warpgroups | None:
     """Return the product of `a` and `b` by warpgroups, or None if another kernel is faster or alone supports the call.
 
     `extras` are bias and residual, or None. `written` is the result, or None. The operands have at least two axes.
+    `most` is the time of the other kernel, as `matmul_tiles.Choice` has it.
     """
     size = a.dtype.itemsize
-    if a.dtype.name not in _DTYPES or device_limits(place.device).compute_capability != _CAPABILITY:
+    is_exact = a.dtype == np.float32 and precision is None
+    if a.dtype.name not in _DTYPES or is_exact or device_limits(place.device).compute_capability != _CAPABILITY:
         return None
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     if any(prod(x.shape[:-2]) != 1 and x.shape[:-2] != batch for x in (a, b)):
@@ -105,25 +144,34 @@ def by_warpgroups(
     if not is_faster(batches, m, n, k, place.device) or place.is_named(a) or place.is_named(b):
         return None
     sides = _Operand(left, m, k, True, prod(a.shape[:-2]), size), _Operand(right, k, n, False, prod(b.shape[:-2]), size)
-    fits = [
-        side.step_bytes % _ROW_BYTES == 0 == side.layout.pitch * size % _ROW_BYTES and (side.is_deep or size > 1)
-        for side in sides
-    ]
+    fits = [side.step_bytes % _ROW_BYTES == 0 == side.layout.pitch * size % _ROW_BYTES for side in sides]
+    # Tensor cores take bytes that are contiguous along k. Of 4-byte elements one operand may not be: it is read to
+    # registers.
+    if size != 2 and sum(not side.is_deep for side in sides) > size // 4:
+        return None
     if not all(fits) or place.alignment(flat_of(a), flat_of(b)) < _ROW_BYTES:
         return None
-    tile, why = choose(batches, m, n, -(-k * size // _BOX_BYTES), place.device)
+    operands = a, b
+    if size == 4 and not sides[1].is_deep:
+        # What is read to registers takes the place of A: columns of C are computed as rows.
+        m, n, sides, operands = n, m, sides[::-1], operands[::-1]
+    box = _BOX_BYTES // size
+    tile, why, time = choose(_row(a.dtype, sides), batches, m, n, -(-k // box), place.device)
+    if time * box * _BESIDE_TILES >= most:
+        return None
     present = extras[0] is not None, extras[1] is not None
     alignment = place.alignment(*(array for array in (*extras, written) if array is not None))
     launch = product(
         a.dtype, result_dtype, activation, sides, (m, n, k, batches), present, alignment, tile, place.device
     )
     maps = [
-        place.tensor_map(side.boxed(place, x), (1, lines if side.is_deep else _BOX_BYTES // size, _BOX_BYTES // size))
-        for x, side, lines in zip((a, b), sides, (tile.m, tile.n), strict=True)
+        place.tensor_map(side.boxed(place, x), (1, lines if side.is_deep else box, box))
+        for x, side, lines in zip(operands, sides, (tile.m, tile.n), strict=True)
     ]
-    box = _BOX_BYTES // size
-    lines = [f"{tile.m} × {tile.n} × {box}, {tile.groups + 1} warpgroups, wgmma of {a.dtype}: {why}"]
-    for name, side, other in zip("ab", sides, "mn", strict=True):
+    extents = sorted((tile.m, tile.n), key=lambda extent: (extent == tile.m) != sides[0].is_a)
+    label = "TF32" if size == 4 else a.dtype
+    lines = [f"{extents[0]} × {extents[1]} × {box}, {tile.groups + 1} warpgroups, wgmma of {label}: {why}"]
+    for name, side, other in zip("ab", sorted(sides, key=lambda side: not side.is_a), "mn", strict=True):
         lines.append(f"{name}: read as it lies, in boxes of {box} neighbours along {'k' if side.is_deep else other}")
     return Warpgroups(launch._replace(numbers=(*launch.numbers, *maps)), "\n".join(lines))
 
@@ -153,18 +201,23 @@ class _Operand(NamedTuple):
         return self.itemsize * (self.layout.step if self.matrices > 1 else self.layout.pitch * self._lines)
 
     def boxed(self, place: ArrayPlace, x: Any) -> Any:
-        """Return the operand as (matrices, lines, contiguous elements), as bits: CuPy's arrays need no bfloat16."""
+        """Return the operand as (matrices, lines, contiguous elements).
+
+        It is as bits where it is not float32: CuPy's arrays need no bfloat16.
+        """
         size = self.itemsize
         contiguous = self.rows if self.layout.is_transposed else self.columns
         shape, strides = (self.matrices, self._lines, contiguous), (self.step_bytes, size * self.layout.pitch, size)
-        return place.xp.lib.stride_tricks.as_strided(x, shape, strides).view(f"u{size}")
+        bits = x.view("f4" if size == 4 else f"u{size}")
+        return place.xp.lib.stride_tricks.as_strided(bits, shape, strides)
 
 
 class Choice(NamedTuple):
-    """A tile, and the reason for it."""
+    """A tile, the reason for it, and the time that is estimated, in multiply-adds along a step of k."""
 
     tile: Tile
     why: str
+    time: float = 0.0
 
 
 def is_faster(batches: int, m: int, n: int, k: int, device: int | str) -> bool:
@@ -174,8 +227,15 @@ def is_faster(batches: int, m: int, n: int, k: int, device: int | str) -> bool:
     return busy_blocks(device) > 1 and min(m, n, k) >= 64 and batches * m * n * k >= _LEAST
 
 
+def _row(dtype: np.dtype, sides: tuple[_Operand, _Operand]) -> str:
+    """Return the row of `TABLE` for operands of `dtype`. int8 has that of halves."""
+    if dtype == np.float32:
+        return "TF32" if all(side.is_deep for side in sides) else "TF32, read"
+    return "fp8" if dtype.name.startswith("float8") else "half"
+
+
 @functools.lru_cache(1024)
-def choose(batches: int, m: int, n: int, steps: int, device: int | str) -> Choice:
+def choose(row: str, batches: int, m: int, n: int, steps: int, device: int | str) -> Choice:
     """Return the tile with which the multiprocessors finish first, by the rates of `TABLE`.
 
     `steps` is the number of tiles along k.
@@ -189,10 +249,10 @@ def choose(batches: int, m: int, n: int, steps: int, device: int | str) -> Choic
         gather = _GATHER if tile.split > 1 else 0
         return rounds(tile) * (-(-steps // tile.split) * tile.m * tile.n / tile.rate + gather)
 
-    best = min((tile for tile in TABLE if tile.split <= steps), key=time)
+    best = min((tile for tile in TABLE[row] if tile.split <= steps), key=time)
     used = batches * m * n * best.split / (rounds(best) * units * best.m * best.n)
     parts = f" of {best.split} parts of k" if best.split > 1 else ""
-    return Choice(best, f"{rounds(best)} rounds{parts} on {units} multiprocessors, {used:.0%} of use")
+    return Choice(best, f"{rounds(best)} rounds{parts} on {units} multiprocessors, {used:.0%} of use", time(best))
 
 
 @functools.lru_cache(1024)
@@ -213,19 +273,22 @@ def product(
     ----------
     stored, result_dtype : numpy.dtype
         Dtype of A and B, and dtype of C.
+    sides : (_Operand, _Operand)
+        A and B; or B and A, if columns of C are computed as rows.
     sizes : (int, int, int, int)
-        Extents m, n, k, and number of matrices.
+        Lines of both sides, extent k, and number of matrices.
     extras : (bool, bool)
         Whether there is a bias, and whether there is a residual.
     out_alignment : int
         Common alignment of the addresses of C, bias and residual in bytes.
     """
     m, n, _, batches = sizes
-    is_aligned = gcd(out_alignment, n * result_dtype.itemsize) >= _ROW_BYTES
+    is_turned = not sides[0].is_a
+    is_aligned = gcd(out_alignment, (m if is_turned else n) * result_dtype.itemsize) >= _ROW_BYTES
     deep = [side.is_deep for side in sides]
     # int8 is summed in int, and its results may be floats.
     value = "int" if result_dtype.kind in "iu" else "float"
-    names = stored, value, result_dtype, activation.name, *tile[:3], *deep, *extras, is_aligned, *tile[4:]
+    names = stored, value, result_dtype, activation.name, *tile[:3], *deep, *extras, is_aligned, is_turned, *tile[4:]
     kernel = kernel_with("warpgroup_matmul", "warpgroup_matmul", activation.source, _ARCH)[*names]
     count = batches * -(-m // tile.m) * -(-n // tile.n) * tile.split
     if tile.split == 1:

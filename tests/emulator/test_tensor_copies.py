@@ -153,6 +153,26 @@ def test_what_is_outside_the_tensor_is_filled(at: Sequence[int], box: Sequence[i
     np.testing.assert_array_equal(load(array, at, box, fill=fill), expected.view("u1").reshape(-1))
 
 
+#: Bits of float32, and what a copy makes of them that rounds to tf32: those that an H200 made.
+TF32 = {
+    0x3F800000: 0x3F800000, 0x3F800FFF: 0x3F800000, 0x3F801000: 0x3F800000, 0x3F801001: 0x3F802000,
+    0x3F802FFF: 0x3F802000, 0x3F803000: 0x3F804000, 0x3F803001: 0x3F804000, 0xBF801000: 0xBF800000,
+    0xBF803000: 0xBF804000, 0x7F7FFFFF: 0x7F800000, 0x7F7FE000: 0x7F7FE000, 0x7F7FF000: 0x7F800000,
+    0x7F7FEFFF: 0x7F7FE000, 0xFF7FFFFF: 0xFF800000, 0x7F800000: 0x7F800000, 0xFF800000: 0xFF800000,
+    0x7F800001: 0x7FFFE000, 0x7FC00000: 0x7FFFE000, 0x7FFFFFFF: 0x7FFFE000, 0xFFC01234: 0x7FFFE000,
+    0x00000001: 0x00000000, 0x00000FFF: 0x00000000, 0x00001000: 0x00000000, 0x00003000: 0x00004000,
+    0x007FFFFF: 0x00800000, 0x80001000: 0x80000000, 0x80000FFF: 0x80000000, 0x00801000: 0x00800000,
+    0x7FBFFFFF: 0x7FFFE000, 0x7F801000: 0x7FFFE000, 0x3F800001: 0x3F800000, 0x00803000: 0x00804000,
+}  # fmt: skip
+
+
+def test_copies_that_round_to_tf32() -> None:
+    x = aligned((1, len(TF32)), "u4")
+    x[...] = list(TF32)
+    got = load(x.view("f4"), (0, 0), x.shape, precision="tf32").view("u4")
+    assert [hex(bits) for bits in got] == [hex(bits) for bits in TF32.values()]
+
+
 @pytest.mark.parametrize("steps", [(2, 1), (3, 1), (8, 1)])
 def test_element_strides(steps: Sequence[int]) -> None:
     array = numbered((50, 16), "f4")

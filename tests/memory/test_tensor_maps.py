@@ -45,7 +45,12 @@ def test_the_emulators_map_is_of_the_array_and_its_box(made: list[tuple[Any, ...
     x = at((8, 32), "f4")
     assert ck.tensor_map(x, [4, 16]) == "map"
     assert ck.tensor_map(x, (np.int64(4), 16), element_strides=[2, 1], swizzle="64B", fill="nan") == "map"
-    assert [given[1:] for given in made] == [*[((4, 16), (1, 1), "none", False), ((4, 16), (2, 1), "64B", True)]]
+    assert ck.tensor_map(x, (4, 16), precision="tf32") == "map"
+    assert [given[1:] for given in made] == [
+        ((4, 16), (1, 1), "none", False, None),
+        ((4, 16), (2, 1), "64B", True, None),
+        ((4, 16), (1, 1), "none", False, "tf32"),
+    ]
     assert all(np.shares_memory(given[0], x) for given in made)
 
 
@@ -98,6 +103,8 @@ WIDE = at((8, 32), "f4")
         (WIDE, (4, 12), {"swizzle": "32B"}, "a row of the box, 48 bytes, is longer than the swizzle 32B"),
         (at((8, 32), "i4"), (4, 16), {"fill": "nan"}, "int32 has no NaN to fill with"),
         (at((8, 32), "u1"), (4, 16), {"fill": "nan"}, "uint8 has no NaN to fill with"),
+        (WIDE, (4, 16), {"precision": "fp8"}, "precision is 'tf32' or None, got 'fp8'"),
+        (at((8, 32), "i4"), (4, 16), {"precision": "tf32"}, "precision='tf32' rounds float32, .* dtype int32"),
     ],
 )
 def test_what_no_map_describes(made: list[Any], array: Any, box: Any, options: dict[str, Any], why: str) -> None:
@@ -126,9 +133,9 @@ def test_bounds_are_taken_in(made: list[Any]) -> None:
 class Array:
     """A device array."""
 
-    def __init__(self, shape: Any = (8, 32)) -> None:
-        self.shape = shape
-        self.__cuda_array_interface__ = {"shape": (8, 32), "typestr": "<f4", "data": (256, False), "version": 3}
+    def __init__(self, shape: Any = (8, 32), typestr: str = "<f4") -> None:
+        self.shape, self.typestr = shape, typestr
+        self.__cuda_array_interface__ = {"shape": (8, 32), "typestr": typestr, "data": (256, False), "version": 3}
 
 
 @pytest.fixture
@@ -145,7 +152,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     def view(array: Any, stream_ptr: int) -> Any:
         assert stream_ptr == -1
-        return SimpleNamespace(device_id=3, as_tensor_map=as_tensor_map)
+        return SimpleNamespace(device_id=3, as_tensor_map=as_tensor_map, dtype=np.dtype(array.typestr))
 
     monkeypatch.setattr(cuda.core.utils, "StridedMemoryView", SimpleNamespace(from_any_interface=view))
     monkeypatch.setattr(textures.devices, "on_device", lambda number: log.append(number) or contextlib.nullcontext())
@@ -166,6 +173,10 @@ def test_cuda_core_is_asked_for_a_device_arrays_map(asked: list[Any]) -> None:
             **{"interleave": "INTERLEAVE_16B", "l2_promotion": "L2_256B"},
         },
     )
+    ck.tensor_map(Array(), (4, 16), precision="tf32")
+    assert asked[-1] == ((4, 16), {**none, "l2_promotion": "NONE", "data_type": "TFLOAT32"})
+    with pytest.raises(ck.ArgumentError, match=r"precision='tf32' rounds float32, .* dtype int32"):
+        ck.tensor_map(Array(typestr="<i4"), (4, 16), precision="tf32")
     with pytest.raises(ck.ArgumentError, match="box is 2 numbers of 1 to 256"):
         ck.tensor_map(Array(), (4, 16, 1))
     with pytest.raises(ck.ArgumentError, match="element_strides is 2 numbers of 1 to 8"):

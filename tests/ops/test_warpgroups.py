@@ -18,6 +18,7 @@ from cudakit.ops.matmul_warpgroups import TABLE, Choice, Tile
 
 F2, F4 = np.dtype("f2"), np.dtype("f4")
 BF16 = np.dtype(ml_dtypes.bfloat16)
+FP8 = [np.dtype(ml_dtypes.float8_e4m3fn), np.dtype(ml_dtypes.float8_e5m2)]
 #: A tile with the fewest registers and bytes, and fewer stages than tiles along k.
 SMALL = Tile(1, 128, 2, 1.0)
 
@@ -50,10 +51,19 @@ def numbers(xp: Any, *shape: int, dtype: np.dtype = F2, seed: int = 0) -> Any:
     return rows
 
 
+def in_tf32(x: np.ndarray) -> np.ndarray:
+    """The numbers with 11 bits that are nearest, even ones where two are as near."""
+    fraction, exponent = np.frexp(x)
+    return np.ldexp(np.rint(fraction * 2**11), exponent - 11)
+
+
 def check(a: Any, b: Any, stream: Any, by: str = "wgmma", want: Any = None, **named: Any) -> Any:
-    lines = vars(ck.ops.matmul)["explain"](a, b, by="threads", stream=stream)
+    precision = named.get("precision")
+    lines = vars(ck.ops.matmul)["explain"](a, b, by="threads", precision=precision, stream=stream)
     assert [name for name in ("wgmma", "mma.sync") if name in lines] == [by], lines
     left, right = (to_host(x).astype(float) for x in (a, b))
+    if precision:
+        left, right = in_tf32(left), in_tf32(right)
     exact = left @ right if want is None else want(left @ right)
     for _ in range(2):
         got = ck.ops.matmul(a, b, by="threads", stream=stream, **named)
@@ -73,15 +83,62 @@ def test_shapes(stream: Any, xp: Any, shape: tuple[int, int, int]) -> None:
     assert check(numbers(xp, m, k), numbers(xp, k, n, seed=1), stream).dtype == F2
 
 
+def laid(xp: Any, m: int, n: int, k: int, turned: str, dtype: np.dtype) -> tuple[Any, Any]:
+    """A and B, each of which lies by rows ("n") or by columns ("t")."""
+    a = numbers(xp, k, m, dtype=dtype).T if turned[0] == "t" else numbers(xp, m, k, dtype=dtype)
+    b = numbers(xp, n, k, dtype=dtype, seed=1).T if turned[1] == "t" else numbers(xp, k, n, dtype=dtype, seed=1)
+    return a, b
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("tile", TABLE, ids=str)
+@pytest.mark.parametrize("tile", TABLE["half"], ids=str)
 @pytest.mark.parametrize("turned", ["nn", "nt", "tn", "tt"])
 def test_tiles_and_layouts(stream: Any, xp: Any, monkeypatch: Any, tile: Tile, turned: str) -> None:
     use(monkeypatch, tile)
-    m, n, k = tile.m + 9, tile.n + 5, 64 * tile.stages + 70
-    a = numbers(xp, k, m).T if turned[0] == "t" else numbers(xp, m, k)
-    b = numbers(xp, n, k, seed=1).T if turned[1] == "t" else numbers(xp, k, n, seed=1)
-    check(a, b, stream)
+    check(*laid(xp, tile.m + 9, tile.n + 5, 64 * tile.stages + 70, turned, F2), stream)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tile", TABLE["TF32"], ids=str)
+@pytest.mark.parametrize("turned", ["nn", "nt", "tt"])
+def test_tiles_and_layouts_of_tf32(stream: Any, xp: Any, monkeypatch: Any, tile: Tile, turned: str) -> None:
+    use(monkeypatch, tile)
+    lines, others = tile.m + 9, tile.n + 5
+    m, n = (others, lines) if turned == "nn" else (lines, others)
+    a, b = laid(xp, m, n, 32 * tile.stages + 70, turned, F4)
+    bias, residual = numbers(xp, 1, n, dtype=F4, seed=2)[0], numbers(xp, m, n, dtype=F4, seed=3)[:, :n].copy()
+    host = [to_host(x).astype(float) for x in (bias, residual)]
+    more = {"bias": bias, "residual": residual, "activation": "relu"}
+    check(a, b, stream, want=lambda x: np.maximum(x + host[0], 0) + host[1], precision="tf32", **more)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("turned", ["nn", "nt", "tt"])
+def test_batches_and_parts_of_tf32(stream: Any, xp: Any, monkeypatch: Any, turned: str) -> None:
+    use(monkeypatch, SMALL._replace(stages=4, split=2))
+    a, b = laid(xp, 70, 136, 200, turned, F4)
+    check(a, b, stream, precision="tf32")
+    a, b = numbers(xp, 2, 40, 72, dtype=F4), numbers(xp, 2, 72, 132, dtype=F4, seed=1)
+    for right in (b, b[0], b[:1]):
+        check(a, right, stream, precision="tf32", dtype="f2")
+
+
+@pytest.mark.slow
+def test_tf32_that_lies_along_k_in_neither_operand_is_left_to_mma_sync(stream: Any, xp: Any) -> None:
+    check(*laid(xp, 72, 80, 96, "tn", F4), stream, by="mma.sync", precision="tf32")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", FP8, ids=str)
+@pytest.mark.parametrize("tile", TABLE["fp8"], ids=str)
+def test_fp8(stream: Any, xp: Any, monkeypatch: Any, dtype: np.dtype, tile: Tile) -> None:
+    if xp is not np:
+        pytest.skip("CuPy has no such arrays")
+    use(monkeypatch, tile)
+    m, n, k = tile.m + 9, tile.n + 5, 128 * tile.stages + 70
+    operands = laid(xp, m, n, k, "nt", dtype)
+    check(*operands, stream, dtype="f4", scale=0.5, want=lambda x: 0.5 * x)
+    check(*operands, stream, dtype="f2")
 
 
 @pytest.mark.slow
@@ -223,10 +280,12 @@ def test_own_choice_of_small_products(monkeypatch: Any) -> None:
 def test_own_choice_of_tiles(monkeypatch: Any) -> None:
     monkeypatch.setattr(matmul_warpgroups, "busy_blocks", lambda _: 132)
     names = {
-        size: matmul_warpgroups.choose(1, size, size, size // 64, "H200")[0] for size in (512, 1024, 1536, 2048, 3072)
+        size: matmul_warpgroups.choose("half", 1, size, size, size // 64, "H200")[0]
+        for size in (512, 1024, 1536, 2048, 3072)
     }
+    table = TABLE["half"]
     split = Tile(1, 64, 8, 0.5, split=2)
-    assert names == {512: split._replace(split=1), 1024: TABLE[4], 1536: TABLE[2], 2048: TABLE[0], 3072: TABLE[1]}
-    assert matmul_warpgroups.choose(1, 64, 4096, 64, "H200")[0] == split
-    assert matmul_warpgroups.choose(1, 128, 4096, 64, "H200")[0] == Tile(2, 64, 8, 0.76, split=2)
-    assert matmul_warpgroups.choose(1, 64, 4096, 1, "H200")[0].split == 1
+    assert names == {512: split._replace(split=1), 1024: table[4], 1536: table[2], 2048: table[0], 3072: table[1]}
+    assert matmul_warpgroups.choose("half", 1, 64, 4096, 64, "H200")[0] == split
+    assert matmul_warpgroups.choose("half", 1, 128, 4096, 64, "H200")[0] == Tile(2, 64, 8, 0.76, split=2)
+    assert matmul_warpgroups.choose("half", 1, 64, 4096, 1, "H200")[0].split == 1

@@ -145,6 +145,12 @@ def to_f16(values: Any, mode: str = "rn") -> Any:
     return np.where(nan, CANONICAL_NAN["f16"], raw) if nan.any() else raw
 
 
+def to_tf32(raw: np.ndarray) -> np.ndarray:
+    """Round bits of float32 to those of tf32, to nearest, ties to even, NaN canonical."""
+    rounded = raw + np.uint32(0xFFF) + (raw >> np.uint32(13) & np.uint32(1)) & np.uint32(0xFFFFE000)
+    return np.where(np.isnan(raw.view(np.float32)), np.uint32(0x7FFFE000), rounded)
+
+
 def _zero_down(total: Any, mode: str, *terms: Any) -> Any:
     """Return `total`, the sum of `terms`, with the sign of a zero for rounding down (mode ``rm``).
 

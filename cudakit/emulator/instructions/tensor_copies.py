@@ -15,6 +15,7 @@ import numpy as np
 from cudakit.emulator.instructions.access import CHUNK, space_of
 from cudakit.emulator.instructions.barrier import numbers_of
 from cudakit.emulator.instructions.copies import check_multiple, complete, destinations, perform, reduction, spaces
+from cudakit.emulator.instructions.rounding import to_tf32
 from cudakit.emulator.machine.decode import DTYPES, Context, Reader, Step, constant_of, instruction
 from cudakit.emulator.machine.late import Awaited, Copies, Part
 from cudakit.emulator.machine.memory import Index
@@ -192,6 +193,9 @@ def _load_boxes(
         data[inside] = machine.memory.load(
             "global", boxes.addresses[some][inside], boxes.dtype, target_addresses[inside]
         )
+        if record["kind"] == b"tf32":
+            words = data.view(np.uint32)
+            words[...] = to_tf32(words)
         machine.memory.store(to, where[some].reshape(-1), data.reshape(-1), target_addresses.reshape(-1))
         complete(machine, to, barriers[some], lanes[some], targets[some], boxes.bytes)
 

@@ -371,12 +371,13 @@ class EmulatedTensorMap:
     __slots__ = ("array", "data")
 
     def __init__(
-        self, array: np.ndarray, box: Sequence[int], element_strides: Sequence[int], swizzle: str, nan: bool
-    ) -> None:
+        self, array: np.ndarray, box: Sequence[int], element_strides: Sequence[int], swizzle: str, nan: bool,
+        precision: str | None = None,
+    ) -> None:  # fmt: skip
         """Make a tensor map of an array; dimensions are in NumPy's order, the slowest first."""
         record = np.zeros((), TENSOR_MAP)
         record["magic"], record["address"] = MAGIC, array.__array_interface__["data"][0]
-        record["kind"], record["rank"] = self.KINDS[array.dtype], array.ndim
+        record["kind"], record["rank"] = precision or self.KINDS[array.dtype], array.ndim
         for field, values in (
             ("shape", array.shape), ("strides", array.strides[:-1]), ("box", box), ("element_strides", element_strides)
         ):  # fmt: skip

@@ -7,6 +7,8 @@
 
 struct __half;
 struct __nv_bfloat16;
+struct __nv_fp8_e4m3;
+struct __nv_fp8_e5m2;
 
 namespace cudakit {
 
@@ -21,32 +23,50 @@ struct wgmma_sum<signed char> {
     using type = int;
 };
 
-// C += A B of 64 × N along 32 bytes, or C = A B without `keeps`. Descriptors name A and B; TURNED: not along k.
+// C += A B of 64 × N along 32 bytes, or C = A B without `keeps`. A descriptor names B, and A, or A is in registers; TURNED: not along
+// k. float is TF32, of which the lower 13 bits are ignored.
 #define CUDAKIT_TEN(t) "%" #t "0,%" #t "1,%" #t "2,%" #t "3,%" #t "4,%" #t "5,%" #t "6,%" #t "7,%" #t "8,%" #t "9,"
 #define CUDAKIT_FOUR(i) CUDAKIT_C(c[i]), CUDAKIT_C(c[i + 1]), CUDAKIT_C(c[i + 2]), CUDAKIT_C(c[i + 3])
 #define CUDAKIT_SIXTEEN(i) CUDAKIT_FOUR(i), CUDAKIT_FOUR(i + 4), CUDAKIT_FOUR(i + 8), CUDAKIT_FOUR(i + 12)
 #define CUDAKIT_32(i) CUDAKIT_SIXTEEN(i), CUDAKIT_SIXTEEN(i + 16)
 #define CUDAKIT_SIXTY CUDAKIT_TEN() CUDAKIT_TEN(1) CUDAKIT_TEN(2) CUDAKIT_TEN(3) CUDAKIT_TEN(4) CUDAKIT_TEN(5)
-#define CUDAKIT_WGMMA(T, FORM, N, NAMES, A, B, KEEPS, A_LIES, B_LIES, ...) \
+// The names after those of C: B, whether C is kept, how both lie, and A's last.
+#define CUDAKIT_WGMMA(T, FORM, N, NAMES, B, KEEPS, A_LIES, B_LIES, A, A1, A2, A3, ...) \
     template <bool A_TURNED, bool B_TURNED> \
-    __device__ __forceinline__ void wgmma(const T*, wgmma_sum<T>::type (&c)[N / 2], unsigned long long a, unsigned long long b, \
-                                          int keeps) { \
-        asm volatile("{ .reg .pred p; setp.ne.b32 p, " KEEPS ", 0; wgmma.mma_async.sync.aligned.m64n" #N FORM " {" NAMES "}, " A \
-                     ", " B ", p" CUDAKIT_SIGNS(A_LIES, B_LIES) "; }" \
+    __device__ __forceinline__ void wgmma(const T*, wgmma_sum<T>::type (&c)[N / 2], CUDAKIT_A, unsigned long long b, int keeps) { \
+        asm volatile("{ .reg .pred p; setp.ne.b32 p, " KEEPS ", 0; wgmma.mma_async.sync.aligned.m64n" #N FORM " {" NAMES \
+                     "}, " CUDAKIT_A_NAMES(A, A1, A2, A3) ", " B ", p" CUDAKIT_SIGNS(A_LIES, B_LIES) "; }" \
                      : __VA_ARGS__ \
-                     : "l"(a), "l"(b), "r"(keeps), "n"(A_TURNED ? 1 : 0), "n"(B_TURNED ? 1 : 0)); \
+                     : "l"(b), "r"(keeps), "n"(A_TURNED ? 1 : 0), "n"(B_TURNED ? 1 : 0), CUDAKIT_A_VALUES); \
     }
 #define CUDAKIT_WGMMAS(T, FORM) \
-    CUDAKIT_WGMMA(T, FORM, 64, CUDAKIT_TEN() CUDAKIT_TEN(1) CUDAKIT_TEN(2) "%30,%31", "%32", "%33", "%34", "%35", "%36", \
-                  CUDAKIT_32(0)) \
-    CUDAKIT_WGMMA(T, FORM, 128, CUDAKIT_SIXTY "%60,%61,%62,%63", "%64", "%65", "%66", "%67", "%68", CUDAKIT_32(0), CUDAKIT_32(32)) \
+    CUDAKIT_WGMMA(T, FORM, 64, CUDAKIT_TEN() CUDAKIT_TEN(1) CUDAKIT_TEN(2) "%30,%31", "%32", "%33", "%34", "%35", "%36", "%37", \
+                  "%38", "%39", CUDAKIT_32(0)) \
+    CUDAKIT_WGMMA(T, FORM, 128, CUDAKIT_SIXTY "%60,%61,%62,%63", "%64", "%65", "%66", "%67", "%68", "%69", "%70", "%71", \
+                  CUDAKIT_32(0), CUDAKIT_32(32)) \
     CUDAKIT_WGMMA(T, FORM, 192, CUDAKIT_SIXTY CUDAKIT_TEN(6) CUDAKIT_TEN(7) CUDAKIT_TEN(8) "%90,%91,%92,%93,%94,%95", "%96", "%97", \
-                  "%98", "%99", "%100", CUDAKIT_32(0), CUDAKIT_32(32), CUDAKIT_32(64)) \
+                  "%98", "%99", "%100", "%101", "%102", "%103", CUDAKIT_32(0), CUDAKIT_32(32), CUDAKIT_32(64)) \
     CUDAKIT_WGMMA(T, FORM, 256, \
                   CUDAKIT_SIXTY CUDAKIT_TEN(6) CUDAKIT_TEN(7) CUDAKIT_TEN(8) CUDAKIT_TEN(9) CUDAKIT_TEN(10) CUDAKIT_TEN(11) \
                   "%120,%121,%122,%123,%124,%125,%126,%127", \
-                  "%128", "%129", "%130", "%131", "%132", CUDAKIT_32(0), CUDAKIT_32(32), CUDAKIT_32(64), CUDAKIT_32(96))
+                  "%128", "%129", "%130", "%131", "%132", "%133", "%134", "%135", CUDAKIT_32(0), CUDAKIT_32(32), CUDAKIT_32(64), \
+                  CUDAKIT_32(96))
+#define CUDAKIT_A const unsigned int (&a)[4]
+#define CUDAKIT_A_NAMES(A, A1, A2, A3) "{" A ", " A1 ", " A2 ", " A3 "}"
+#define CUDAKIT_A_VALUES "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])
 #define CUDAKIT_C "+f"
+#define CUDAKIT_SIGNS(A_LIES, B_LIES) ", 1, 1"
+CUDAKIT_WGMMAS(float, "k8.f32.tf32.tf32")
+#undef CUDAKIT_A
+#undef CUDAKIT_A_NAMES
+#undef CUDAKIT_A_VALUES
+#define CUDAKIT_A unsigned long long a
+#define CUDAKIT_A_NAMES(A, A1, A2, A3) A
+#define CUDAKIT_A_VALUES "l"(a)
+CUDAKIT_WGMMAS(float, "k8.f32.tf32.tf32")
+CUDAKIT_WGMMAS(__nv_fp8_e4m3, "k32.f32.e4m3.e4m3")
+CUDAKIT_WGMMAS(__nv_fp8_e5m2, "k32.f32.e5m2.e5m2")
+#undef CUDAKIT_SIGNS
 #define CUDAKIT_SIGNS(A_LIES, B_LIES) ", 1, 1, " A_LIES ", " B_LIES
 CUDAKIT_WGMMAS(__half, "k16.f32.f16.f16")
 CUDAKIT_WGMMAS(__nv_bfloat16, "k16.f32.bf16.bf16")
@@ -55,6 +75,9 @@ CUDAKIT_WGMMAS(__nv_bfloat16, "k16.f32.bf16.bf16")
 #define CUDAKIT_C "+r"
 #define CUDAKIT_SIGNS(A_LIES, B_LIES) ""
 CUDAKIT_WGMMAS(signed char, "k32.s32.s8.s8")
+#undef CUDAKIT_A
+#undef CUDAKIT_A_NAMES
+#undef CUDAKIT_A_VALUES
 #undef CUDAKIT_C
 #undef CUDAKIT_SIGNS
 #undef CUDAKIT_WGMMAS
@@ -73,26 +96,54 @@ __device__ __forceinline__ void set_registers() {
 }
 }  // namespace detail
 
-/// Sums of a warpgroup's tile of 64 × WIDE. Products are on their way until `wait` says that they are not.
-template <typename T, int WIDE>
+/// Steps of 128 bytes along k whose products tensor cores sum alone, or 0 for all. Of sums of fp8 they keep 14 bits: a result of float
+/// has the error of 128 products, and one of 16 bits that of 512, a fifth of its rounding.
+template <typename T, typename Out>
+constexpr int fold_steps = sizeof(T) > 1 || !detail::is_floating<typename detail::wgmma_sum<T>::type> ? 0 : sizeof(Out) == 4 ? 1 : 4;
+
+/// Sums of a warpgroup's tile of 64 × WIDE. Products are on their way until `wait` says that they are not. FOLDED: products are
+/// summed apart until `fold` adds their sums.
+template <typename T, int WIDE, bool FOLDED = false>
 struct warpgroup_sums {
     using type = typename detail::wgmma_sum<T>::type;
-    type sum[WIDE / 2];
+    type sum[WIDE / 2], part[FOLDED ? WIDE / 2 : 1];
 
-    /// C += A B along the tiles' depth, or C = A B without `keeps`, of the 64 rows of A from `line` on.
+    /// C += A B along the tiles' depth, or C = A B without `keeps`, of the 64 rows of A from `line` on. In one group of products,
+    /// or in four where A is read to registers.
     template <typename A, typename B>
     __device__ __forceinline__ void add(const unsigned char* a_tile, const unsigned char* b_tile, int line, bool keeps) {
-        const unsigned long long a = A::descriptor(a_tile, line), b = B::descriptor(b_tile, 0);
-        fix();
-        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+        const unsigned long long b = B::descriptor(b_tile, 0);
+        if constexpr (A::IS_READ) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i)
-            detail::wgmma<!A::IS_DEEP, !B::IS_DEEP>(static_cast<const T*>(nullptr), sum, a + i * A::STEP, b + i * B::STEP,
-                                            keeps || i > 0);
-        asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-        fix();
+            for (int i = 0; i < 4; ++i) {
+                // The product of the former call that reads these registers has been made.
+                wait<3>();
+                unsigned int words[4];
+                A::read(words, a_tile, line, i);
+                begin();
+                detail::wgmma<false, !B::IS_DEEP>(static_cast<const T*>(nullptr), target(), words, b + i * B::STEP, keeps || i > 0);
+                commit();
+            }
+        } else {
+            const unsigned long long a = A::descriptor(a_tile, line);
+            begin();
+#pragma unroll
+            for (int i = 0; i < 4; ++i)
+                detail::wgmma<!A::IS_DEEP, !B::IS_DEEP>(static_cast<const T*>(nullptr), target(), a + i * A::STEP, b + i * B::STEP,
+                                                        keeps || i > 0);
+            commit();
+        }
     }
-    /// Until all products but those of the last LATER calls of `add` are made.
+    /// Add the sums of products to the sums.
+    __device__ __forceinline__ void fold() {
+#pragma unroll
+        for (int i = 0; i < WIDE / 2; ++i) sum[i] += part[i];
+    }
+    __device__ __forceinline__ void clear() {
+#pragma unroll
+        for (int i = 0; i < WIDE / 2; ++i) sum[i] = 0;
+    }
+    /// Until all products but those of the last LATER groups are made.
     template <int LATER>
     __device__ __forceinline__ void wait() {
         asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LATER) : "memory");
@@ -101,14 +152,13 @@ struct warpgroup_sums {
     /// Add the sums of the same thread in the other blocks of a cluster of BLOCKS, in the order of their ranks. The block of
     /// rank r then has the totals of parts r, r + BLOCKS, …; a part is 8 sums. All threads of the cluster call it, or arrive and wait
     /// twice. `parts` is memory of the block that no copy writes: 32 bytes a thread for each part of each block.
-    template <int BLOCKS>
+    template <int BLOCKS, bool TURNED>
     __device__ __forceinline__ void total(void* parts, unsigned int rank, int thread, int threads) {
         using Four = pack<type, 4>;
         constexpr int PARTS = WIDE / 16;
         const auto at = [&](int part, int block, int quarter) {
             return static_cast<Four*>(parts) + ((part / BLOCKS * BLOCKS + block) * 2 + quarter) * threads + thread;
         };
-        const auto index = [](int part, int i) { return part / 2 * 16 + i / 2 * 4 + part % 2 * 2 + i % 2; };
         // Other blocks may still read their tiles, which are in the memory of the parts.
         cluster_arrive_relaxed();
         cluster_wait();
@@ -119,7 +169,7 @@ struct warpgroup_sums {
                 for (int quarter = 0; quarter < 2; ++quarter) {
                     Four four;
 #pragma unroll
-                    for (int i = 0; i < 4; ++i) four.values[i] = sum[index(part, quarter * 4 + i)];
+                    for (int i = 0; i < 4; ++i) four.values[i] = sum[index<TURNED>(part, quarter * 4 + i)];
                     *cluster_shared(at(part, rank, quarter), part % BLOCKS) = four;
                 }
         cluster_arrive();
@@ -136,32 +186,44 @@ struct warpgroup_sums {
                         if (block != rank) four = *at(part, block, quarter);
 #pragma unroll
                         for (int i = 0; i < 4; ++i)
-                            all[i] += block == rank ? sum[index(part, quarter * 4 + i)] : four.values[i];
+                            all[i] += block == rank ? sum[index<TURNED>(part, quarter * 4 + i)] : four.values[i];
                     }
 #pragma unroll
-                    for (int i = 0; i < 4; ++i) sum[index(part, quarter * 4 + i)] = all[i];
+                    for (int i = 0; i < 4; ++i) sum[index<TURNED>(part, quarter * 4 + i)] = all[i];
                 }
     }
 
-    /// Store parts `first`, `first` + PARTS, … of the sums of the warp's 16 rows; a part is 8 columns of 32 of a thread.
-    template <int PARTS, typename Epilogue>
-    __device__ __forceinline__ void store(const Epilogue& epilogue, int first) const {
-        const int warp = threadIdx.x / 32 - 4, lane = threadIdx.x % 32;
+    /// Store parts `first`, `first` + PARTS, … of the sums of the warpgroup's 64 rows, which lie as A says. A part of a warp is 8 rows
+    /// and 32 columns; TURNED: 16 rows and 16 columns, which are columns and rows of C.
+    template <typename A, int PARTS, bool TURNED, typename Epilogue>
+    __device__ __forceinline__ void store(const Epilogue& epilogue, int first, int line) const {
+        const int warp = threadIdx.x / 32 % 4, high = threadIdx.x / 4 % 8, wide = threadIdx.x % 4;
 #pragma unroll
         for (int part = 0; part < WIDE / 16; ++part)
-            if (part % PARTS == first)
-                epilogue.store(warp * 16 + lane / 4 + 8 * (part % 2), part / 2 * 32 + lane % 4 * 8,
-                               neighbours(part / 2 * 32, part % 2));
+            if (part % PARTS == first) {
+                if constexpr (TURNED)
+                    epilogue.store(part * 16 + high % 4 / 2 * 8 + wide * 2 + high % 2, line + A::line(warp, high / 4 * 4, 0),
+                                   neighbours<true>(part));
+                else
+                    epilogue.store(line + A::line(warp, high, part % 2), part / 2 * 32 + wide * 8, neighbours<false>(part));
+            }
     }
 
 private:
-    /// Eight neighbours of C: columns `wide` + 8 (lane % 4) on, of row lane / 4 of the warp's 16, or 8 further (`half`).
-    __device__ __forceinline__ few<type, 8> neighbours(int wide, int half) const {
-        // A thread has two columns of each of four eights, and gets one eight from the four lanes of its row.
-        const int lane = threadIdx.x % 4;
+    /// Number of the sum i of a part.
+    template <bool TURNED>
+    __device__ static constexpr int index(int part, int i) {
+        return TURNED ? part * 8 + i / 4 * 4 + i % 2 * 2 + i / 2 % 2 : part / 2 * 16 + i / 2 * 4 + part % 2 * 2 + i % 2;
+    }
+    /// Eight neighbours along a row of C, from the four lanes that have two each.
+    template <bool TURNED>
+    __device__ __forceinline__ few<type, 8> neighbours(int part) const {
+        // A thread has a pair of each of four eights, and gets one eight.
+        constexpr int STEP = TURNED ? 4 : 1;
+        const int lane = threadIdx.x / STEP % 4;
         type pairs[4][2];
 #pragma unroll
-        for (int i = 0; i < 8; ++i) pairs[i / 2][i % 2] = sum[wide / 2 + i / 2 * 4 + half * 2 + i % 2];
+        for (int i = 0; i < 8; ++i) pairs[i / 2][i % 2] = sum[index<TURNED>(part, i)];
 #pragma unroll
         for (int apart = 1; apart < 4; apart *= 2)
 #pragma unroll
@@ -170,22 +232,34 @@ private:
                 if (low & apart) continue;
                 type &x = pairs[low][i % 2], &y = pairs[low + apart][i % 2];
                 const bool is_high = lane & apart;
-                const type other = __shfl_xor_sync(~0u, is_high ? x : y, apart);
+                const type other = __shfl_xor_sync(~0u, is_high ? x : y, apart * STEP);
                 if (is_high) x = other;
                 else y = other;
             }
         few<type, 8> result;
 #pragma unroll
-        for (int i = 0; i < 8; ++i) result.values[i] = pairs[i / 2][i % 2];
+        for (int i = 0; i < 8; ++i) result.values[i] = TURNED ? pairs[i % 4][i / 4] : pairs[i / 2][i % 2];
         return result;
     }
 
+    __device__ __forceinline__ auto& target() {
+        if constexpr (FOLDED) return part;
+        else return sum;
+    }
+    __device__ __forceinline__ void begin() {
+        fix();
+        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+    }
+    __device__ __forceinline__ void commit() {
+        asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+        fix();
+    }
     /// The compiler moves no use of a sum over this.
     __device__ __forceinline__ void fix() {
 #pragma unroll
         for (int i = 0; i < WIDE / 2; ++i) {
-            if constexpr (sizeof(T) == 1) asm volatile("" : "+r"(sum[i])::"memory");
-            else asm volatile("" : "+f"(sum[i])::"memory");
+            if constexpr (detail::is_floating<type>) asm volatile("" : "+f"(target()[i])::"memory");
+            else asm volatile("" : "+r"(target()[i])::"memory");
         }
     }
 };
