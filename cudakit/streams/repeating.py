@@ -59,7 +59,8 @@ def repeating(order: Order, repeat: Repeat) -> Callable[..., bool]:
     sources = [(order.source(handle), track.core.record()) for handle in foreign]
     first, *others = touched.written or (Segment(0, 0),)
     is_alone = not (others or read)
-    # Of the last launch: its event, and the event's form for `calls`; the stream that it waited for, and its clock.
+    # Of the last launch: its event, and the event's form for `calls`; the stream's clock after it. Of the last launch
+    # that went all the way: the stream that it waited for.
     event, point, partner = None, None, None
     clock: Mapping[Any, int] = used.clock
 
@@ -76,8 +77,7 @@ def repeating(order: Order, repeat: Repeat) -> Callable[..., bool]:
                 and version == clocks.version
                 and not (order.is_special or order.manual_blocks or first.reads)
                 and clock_of.get(track) is clock
-                and len(before := former.clock) == 1
-                and track in before
+                and ((len(before := former.clock) == 1 and track in before) or _is_known(before, track, clock))
                 and (is_alone or _is_turn(former, track, clock, others, read))
             ):
                 try:
@@ -92,7 +92,7 @@ def repeating(order: Order, repeat: Repeat) -> Callable[..., bool]:
                     step(used, True)  # the stream may have got the launch
                     raise
                 used.count = count = counts[track] = counts[track] + 1
-                clock_of[track] = used.clock = clock = {partner: former.count}
+                clock_of[track] = used.clock = clock = {**clock, partner: former.count}
                 used.event, used.point = event, point
                 first.write, first.warmth = used, warmth
                 if not is_alone:
@@ -157,9 +157,7 @@ def repeating(order: Order, repeat: Repeat) -> Callable[..., bool]:
                 record(point, stream)
             used.event, used.point = event, point
             if used.clock is not clock and not sources:
-                # The clock of a stream that takes turns with one other has that other alone.
-                clock, (partner, *more) = used.clock, used.clock or (None,)
-                partner = None if more else partner
+                clock, partner = used.clock, needed.stream if needed is not None and needed is not COLD else None
             repeated[used] = arguments
             if not used.count % _REPEATS:
                 order.look(track)
@@ -168,6 +166,14 @@ def repeating(order: Order, repeat: Repeat) -> Callable[..., bool]:
             return True
 
     return again
+
+
+def _is_known(before: Mapping[Any, int], track: Track, clock: Mapping[Any, int]) -> bool:
+    """Return whether a stream with a `clock` comes after all that is `before`, except for its own work."""
+    for other, count in before.items():  # noqa: SIM110  all() takes twice as long
+        if count > clock.get(other, 0) and other is not track:
+            return False
+    return True
 
 
 def _is_turn(

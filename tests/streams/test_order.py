@@ -385,6 +385,50 @@ def test_streams_that_take_turns_come_after_a_third_and_before_it(access: str, o
             turn()
 
 
+@pytest.mark.parametrize("thirds", [0, 1, 3])
+def test_turns_need_no_search_for_what_comes_first(thirds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where both streams come after third ones. When one of these gets work between, it is searched once more."""
+    order, device = Order(), Device()
+    others = [device.stream() for _ in range(thirds)]
+    one, two = device.stream(), device.stream()
+    for stream in (*others, one, two, one, two):
+        launch(order, stream, "before", writes=[X])
+    searched: list[Any] = []
+    step_of = order.clocks.step
+
+    def counted(*parts: Any) -> Any:
+        step = step_of(*parts)
+        return lambda *use: searched.append(use) or step(*use)
+
+    monkeypatch.setattr(order.clocks, "step", counted)
+    turns = [repeated(order, stream, "turn", writes=[X]) for stream in (one, two)]
+    for _ in range(3):
+        turns[0]()
+        turns[1]()
+    searched.clear()
+    device.recorded = device.waits = 0
+    for _ in range(10):
+        turns[0]()
+        turns[1]()
+    assert (device.recorded, device.waits) == (20, 20)
+    assert not searched
+    for other in others:
+        launch(order, other, f"between {other.handle}", writes=[Y])
+        launch(order, one, reads=[Y])
+        for _ in range(2):
+            turns[0]()
+            turns[1]()
+        assert f"between {other.handle}" in has_before(device, two)
+        assert searched
+        searched.clear()
+        turns[0]()
+        turns[1]()
+        assert not searched
+        device.waits = 0
+        launch(order, two, reads=[Y])
+        assert not device.waits, "it comes after the other by way of the turns"
+
+
 @pytest.mark.parametrize("refused", ["wait", "launch", "record"])
 def test_a_turn_that_is_refused_hides_nothing(monkeypatch: pytest.MonkeyPatch, refused: str) -> None:
     order, device, one, two, _ = warm_streams()
