@@ -34,8 +34,10 @@ This page is a tour. ``help(ck.Kernel)``, ``help(ck.ops)`` and so on explain eac
 
 from __future__ import annotations
 
+import gc
 import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -151,15 +153,29 @@ _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names
 def __getattr__(name: str) -> object:
     """Load a public name at its first use (PEP 562): a program starts with the modules that it needs."""
     if name in _MODULE_OF:
-        value = globals()[name] = getattr(import_module(f"cudakit.{_MODULE_OF[name]}"), name)
+        value = globals()[name] = getattr(_loaded(_MODULE_OF[name]), name)
         return value
     if name in _MODULES:
-        return import_module(f"cudakit.{name}")
+        return _loaded(name)
     if name == "__version__":
         return _version()
     from cudakit.foreign_names import missing_attribute  # late: most programs look up no missing name
 
     raise missing_attribute("ck", sys.modules[__name__], f"module {__name__!r}", name)
+
+
+def _loaded(name: str) -> ModuleType:
+    """Load a module, with those that it needs, while the garbage collector is off.
+
+    A full run of the collector takes 14 ms with cuda.core loaded, and a new module is no garbage.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return import_module(f"cudakit.{name}")
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def __dir__() -> list[str]:
