@@ -30,7 +30,7 @@ def rows(repeats: int) -> list[tuple[str, float, str, str]]:
     from cudakit.streams.streams import cupy_stream
 
     streams = [ck.stream(), ck.stream()]
-    third = ck.stream()
+    third, *late = (ck.stream() for _ in range(3))
     config = LaunchConfig(grid=1, block=32)
     arch = f"sm_{streams[0].device.arch}"
     code = Program(EMPTY, "c++", ProgramOptions(arch=arch)).compile("cubin", name_expressions=["empty"])
@@ -52,9 +52,8 @@ def rows(repeats: int) -> list[tuple[str, float, str, str]]:
             ("one stream, bare launch", found["bare"], "", ""),
             ("one stream, cudakit", found["checked"], f"{found['checked'] / found['bare']:.3f} ×", "≤ 1.10 ×"),
         ]
-    current = [cupy_stream(stream).use for stream in streams]
     first, second = streams
-    use_first, use_second = current
+    use_first, use_second, *use_late = [cupy_stream(stream).use for stream in (*streams, *late)]
     events = [first.record(), second.record()]
 
     def alternating() -> None:
@@ -62,6 +61,17 @@ def rows(repeats: int) -> list[tuple[str, float, str, str]]:
         kernel(first, config, x, 1024)
         use_second()
         kernel(second, config, x, 1024)
+
+    def late_alternating() -> None:
+        for use, stream in zip(use_late, late, strict=True):
+            use()
+            kernel(stream, config, x, 1024)
+
+    def late_by_hand() -> None:
+        for use, stream, other in zip(use_late, late, late[::-1], strict=True):
+            use()
+            stream.wait(other.record())
+            launch(stream, config, bare, pointer, 1024)
 
     def by_hand() -> None:
         use_first()
@@ -120,8 +130,8 @@ def rows(repeats: int) -> list[tuple[str, float, str, str]]:
         kernel(second, config, x, 1024)
 
     def sync() -> None:
-        first.sync()
-        second.sync()
+        for stream in (*streams, *late):
+            stream.sync()
 
     former = cupy.cuda.get_current_stream()
     found = host_time(
@@ -150,10 +160,13 @@ def rows(repeats: int) -> list[tuple[str, float, str, str]]:
             "several": lambda: kernel(third, config, single, 1024),
         }
         found |= host_time(several, third.sync, repeats, 200)
+        kernel(third, config, x, 1024)
+    found |= host_time({"late": late_alternating, "late hand": late_by_hand}, sync, repeats, 50)
     former.use()
     order().release()
     each = {name: nanoseconds / (1 if name in several else 2) for name, nanoseconds in found.items()}
     over, over_reused = each["ours"] - each["hand"], each["ours"] - each["reused"]
+    over_late = each["late"] - each["late hand"]
     table += [
         ("event recorded and waited for, a new one each time", each["pair"], "", ""),
         ("stream.wait(stream)", each["stream"], "", ""),
@@ -162,8 +175,9 @@ def rows(repeats: int) -> list[tuple[str, float, str, str]]:
         ("the same by hand, new events", each["hand"], "", ""),
         ("the same by hand, events used again", each["reused"], "", ""),
         ("the same by hand, cudakit's launches under manual()", each["manual"], "", ""),
-        ("the same with cudakit's order", each["ours"], f"{over:+.0f} ns over new events", "≤ 1000 ns"),
+        ("the same with cudakit's order", each["ours"], f"{over:+.0f} ns over new events", "≤ 700 ns"),
         ("", each["ours"], f"{over_reused:+.0f} ns over events used again", "≤ 1000 ns"),
+        ("the same of streams that came after a third", each["late"], f"{over_late:+.0f} ns", "≤ 700 ns"),
         ("two streams that read one buffer in turn", each["reads"], f"{each['reads'] - each['launches']:+.0f} ns", ""),
         ("two streams in turn, CuPy on a third", each["third"], "", ""),
         ("one stream of several, bare launch", each["several bare"], "", ""),
