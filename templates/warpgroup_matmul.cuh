@@ -87,32 +87,35 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), BLOCKS)
         using Made = typename detail::storage<Out>::type;
         const int warp = threadIdx.x / 32 - 4, lane = threadIdx.x % 32, group = warp / 4;
         warpgroup_sums<T, WIDE, (FOLD > 0)> sums;
+        const auto release = [&](int slot) {
+            if (lane == 0) empty[slot].arrive();
+        };
         for (int number = blockIdx.x / SPLIT; number < each * batches; number += clusters) {
             place(number);
             int last = slot;
+            bool is_held = false;
             if constexpr (FOLD > 0) sums.clear();
             for (int step = first_step; step < end_step; ++step) {
                 full[slot].wait(parity);
                 const unsigned char* const tile = memory + slot * STAGE;
-                if constexpr (FOLD > 0) {
-                    const int number = (step - first_step) % FOLD;
-                    sums.template add<ATile, BTile>(tile, tile + ATile::BYTES, 64 * group, number > 0);
-                    if (number == FOLD - 1 || step == end_step - 1) {
-                        sums.template wait<0>();
-                        sums.fold();
-                    } else {
-                        sums.template wait<1>();
-                    }
+                const int link = FOLD > 0 ? (step - first_step) % FOLD : step - first_step;
+                const bool is_last = FOLD == 1 || (FOLD > 0 && (link == FOLD - 1 || step == end_step - 1));
+                sums.template add<ATile, BTile>(tile, tile + ATile::BYTES, 64 * group, link > 0);
+                if (is_last) {
+                    sums.template wait<0>();
+                    if (is_held) release(last);
+                    release(slot);
+                    sums.fold();
                 } else {
-                    sums.template add<ATile, BTile>(tile, tile + ATile::BYTES, 64 * group, step > first_step);
                     sums.template wait<ATile::IS_READ ? 4 : 1>();
+                    if (is_held) release(last);
                 }
-                if (step > first_step && lane == 0) empty[last].arrive();
+                is_held = !is_last;
                 last = slot;
                 advance();
             }
             sums.template wait<0>();
-            if (lane == 0) empty[last].arrive();
+            if (is_held) release(last);
             if constexpr (SPLIT > 1) {
                 static_assert((WIDE / 16 + SPLIT - 1) / SPLIT * SPLIT * GROUPS * 128 * 32 <= STAGES * STAGE,
                               "the parts' sums fit the memory of the tiles");

@@ -77,10 +77,10 @@ TABLE = {
         Tiles(16, 64, 256, 4, rate=0.15, lost=100, swapped=True),
     ),
     "fp8": (
-        Tiles(128, 128, 128, 8, 1, True, rate=0.84, lost=100, rounds=3),
-        Tiles(128, 128, 256, 8, rate=0.83, lost=100),
-        Tiles(64, 128, 256, 4, rate=0.55, lost=100),
-        Tiles(64, 64, 128, 4, rate=0.37, lost=100),
+        Tiles(128, 128, 128, 8, 1, True, rate=0.95, lost=100, rounds=3),
+        Tiles(128, 128, 256, 8, rate=0.94, lost=100),
+        Tiles(64, 128, 256, 4, rate=0.62, lost=100),
+        Tiles(64, 64, 128, 4, rate=0.42, lost=100),
     ),
     "TF32": (
         Tiles(128, 128, 32, 4, 1, True, rate=1.0, lost=50),

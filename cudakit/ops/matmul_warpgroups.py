@@ -63,15 +63,15 @@ TABLE = {
         Tile(1, 64, 8, 0.5, split=2),
     ),
     "TF32": (
-        Tile(2, 256, 4, 1.0),
-        Tile(3, 192, 4, 1.0),
-        Tile(2, 192, 5, 1.0),
-        Tile(1, 256, 5, 0.93),
-        Tile(2, 128, 6, 0.9),
-        Tile(1, 128, 8, 0.75),
-        Tile(2, 64, 8, 0.56),
-        Tile(1, 64, 8, 0.53),
-        Tile(1, 64, 8, 0.53, split=2),
+        Tile(2, 256, 4, 0.97),
+        Tile(3, 192, 4, 0.97),
+        Tile(2, 192, 5, 0.97),
+        Tile(1, 256, 5, 0.9),
+        Tile(2, 128, 6, 0.88),
+        Tile(1, 128, 8, 0.73),
+        Tile(2, 64, 8, 0.55),
+        Tile(1, 64, 8, 0.51),
+        Tile(1, 64, 8, 0.51, split=2),
     ),
     # Of columns of A, or of rows of B: an operand is read to registers.
     "TF32, read": (
@@ -86,18 +86,26 @@ TABLE = {
         Tile(1, 64, 8, 0.33, split=2),
     ),
     "fp8": (
-        Tile(2, 192, 5, 0.88),
-        Tile(3, 128, 5, 0.88),
-        Tile(2, 128, 6, 0.85),
-        Tile(1, 128, 8, 0.6),
-        Tile(1, 64, 8, 0.5),
-        Tile(1, 64, 8, 0.5, split=2),
+        Tile(2, 192, 5, 0.96),
+        Tile(2, 128, 6, 0.9),
+        Tile(1, 128, 8, 0.62),
+        Tile(1, 64, 8, 0.52),
+        Tile(1, 64, 8, 0.52, split=2),
+    ),
+    # Results of 16 bits, for which half as many sums are added in float.
+    "fp8, 16 bits": (
+        Tile(2, 192, 5, 1.03),
+        Tile(2, 128, 6, 0.95),
+        Tile(1, 128, 8, 0.69),
+        Tile(1, 64, 8, 0.55),
+        Tile(1, 64, 8, 0.55, split=2),
     ),
 }
 #: What a cluster takes to add the sums of its blocks, in multiply-adds along one step of k: 0.7 µs.
 _GATHER = 49152
-#: Estimates of tile kernels are this much too high for some products.
-_BESIDE_TILES = 1.06
+#: Multiply-adds from which warpgroups were measured to be faster than tile kernels, if they are estimated to take less
+#: time by this factor.
+_LEAST_BESIDE_TILES, _MARGIN = 1 << 34, 1.03
 #: Multiply-adds from which warpgroups were measured to be faster.
 _LEAST = 128**3
 _CAPABILITY = (9, 0)
@@ -125,7 +133,7 @@ def by_warpgroups(
     """Return the product of `a` and `b` by warpgroups, or None if another kernel is faster or alone supports the call.
 
     `extras` are bias and residual, or None. `written` is the result, or None. The operands have at least two axes.
-    `most` is the time of the other kernel, as `matmul_tiles.Choice` has it.
+    `most` is the time of a tile kernel, as `matmul_tiles.Choice` has it.
     """
     size = a.dtype.itemsize
     is_exact = a.dtype == np.float32 and precision is None
@@ -156,8 +164,9 @@ def by_warpgroups(
         # What is read to registers takes the place of A: columns of C are computed as rows.
         m, n, sides, operands = n, m, sides[::-1], operands[::-1]
     box = _BOX_BYTES // size
-    tile, why, time = choose(_row(a.dtype, sides), batches, m, n, -(-k // box), place.device)
-    if time * box * _BESIDE_TILES >= most:
+    tile, why, time = choose(_row(a.dtype, result_dtype, sides), batches, m, n, -(-k // box), place.device)
+    is_small = batches * m * n * k < _LEAST_BESIDE_TILES
+    if time * box * _MARGIN >= most or (is_small and most < inf):
         return None
     present = extras[0] is not None, extras[1] is not None
     alignment = place.alignment(*(array for array in (*extras, written) if array is not None))
@@ -227,11 +236,13 @@ def is_faster(batches: int, m: int, n: int, k: int, device: int | str) -> bool:
     return busy_blocks(device) > 1 and min(m, n, k) >= 64 and batches * m * n * k >= _LEAST
 
 
-def _row(dtype: np.dtype, sides: tuple[_Operand, _Operand]) -> str:
-    """Return the row of `TABLE` for operands of `dtype`. int8 has that of halves."""
+def _row(dtype: np.dtype, result_dtype: np.dtype, sides: tuple[_Operand, _Operand]) -> str:
+    """Return the row of `TABLE` for operands and results of these dtypes. int8 has that of halves."""
     if dtype == np.float32:
         return "TF32" if all(side.is_deep for side in sides) else "TF32, read"
-    return "fp8" if dtype.name.startswith("float8") else "half"
+    if dtype.name.startswith("float8"):
+        return "fp8" if result_dtype == np.float32 else "fp8, 16 bits"
+    return "half"
 
 
 @functools.lru_cache(1024)
@@ -252,7 +263,11 @@ def choose(row: str, batches: int, m: int, n: int, steps: int, device: int | str
     best = min((tile for tile in TABLE[row] if tile.split <= steps), key=time)
     used = batches * m * n * best.split / (rounds(best) * units * best.m * best.n)
     parts = f" of {best.split} parts of k" if best.split > 1 else ""
-    return Choice(best, f"{rounds(best)} rounds{parts} on {units} multiprocessors, {used:.0%} of use", time(best))
+    return Choice(
+        best,
+        f"{rounds(best)} rounds{parts} on {units} multiprocessors, {used:.0%} of use",
+        time(best),
+    )
 
 
 @functools.lru_cache(1024)

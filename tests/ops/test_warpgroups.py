@@ -12,8 +12,9 @@ from support.tiers import slow
 from support.tolerance import bound
 
 import cudakit as ck
-from cudakit.arrays.place import device_limits
-from cudakit.ops import matmul_warpgroups
+from cudakit.arrays.place import array_place, device_limits
+from cudakit.ops import matmul_tiles, matmul_warpgroups
+from cudakit.ops.epilogue import activation_of
 from cudakit.ops.matmul_warpgroups import TABLE, Choice, Tile
 
 F2, F4 = np.dtype("f2"), np.dtype("f4")
@@ -225,10 +226,11 @@ def test_epilogue(stream: Any, xp: Any, n: int) -> None:
 @pytest.mark.slow
 @pytest.mark.emulator
 @pytest.mark.parametrize("split", [1, 2])
-def test_checks_find_nothing(monkeypatch: pytest.MonkeyPatch, split: int) -> None:
+@pytest.mark.parametrize("dtype", [F2, F4], ids=str)
+def test_checks_find_nothing(monkeypatch: pytest.MonkeyPatch, split: int, dtype: np.dtype) -> None:
     use(monkeypatch, SMALL._replace(split=split))
-    a, b = numbers(np, 200, 200), numbers(np, 200, 160, seed=1)
-    check(a, b, ck.emulator.stream(check="raise"))
+    a, b = numbers(np, 200, 200, dtype=dtype), numbers(np, 200, 160, dtype=dtype, seed=1)
+    check(a, b, ck.emulator.stream(check="raise"), precision="tf32" if dtype == F4 else None)
 
 
 @pytest.mark.slow
@@ -275,6 +277,29 @@ def test_own_choice_of_small_products(monkeypatch: Any) -> None:
     assert matmul_warpgroups.is_faster(1, 128, 128, 128, 0)
     assert not matmul_warpgroups.is_faster(1, 63, 8192, 8192, 0)
     assert not matmul_warpgroups.is_faster(1, 64, 64, 64, 0)
+
+
+@pytest.mark.parametrize("row", ["TF32, rows of B", "TF32", "fp8", "fp8, 16 bits"])
+def test_own_choice_beside_tile_kernels(monkeypatch: Any, row: str) -> None:
+    """What was the faster on an H200 is taken, where the difference was more than a fiftieth."""
+    card = device_limits("sm_90")._replace(multiprocessors=132)
+    for module in (matmul_warpgroups, matmul_tiles):
+        monkeypatch.setattr(module, "device_limits", lambda _: card)
+    for name in ("cudakit.ops.matmul_warpgroups.busy_blocks", "cudakit.arrays.place.busy_blocks"):
+        monkeypatch.setattr(name, lambda _: 132)
+    place = array_place("matmul", ck.emulator.stream(), ("a", np.zeros(1)))[0]._replace(device=1000)
+    dtype, precision = (F4, "tf32") if row.startswith("TF32") else (FP8[0], None)
+    faster = {"TF32, rows of B": (4096, 8192), "TF32": (), "fp8": (8192,), "fp8, 16 bits": (8192,)}[row]
+    for size in (1024, 2048, 8192) + (() if row == "fp8, 16 bits" else (4096,)):
+        a = np.lib.stride_tricks.as_strided(
+            numbers(np, 1, 16, dtype=dtype), (size, size), (size * dtype.itemsize, dtype.itemsize)
+        )
+        b = a if row == "TF32, rows of B" else a.T
+        time = matmul_tiles.choose.__wrapped__(row.partition(", 16")[0], 1, size, size, size, 1000).time
+        result = np.dtype("f2") if row.endswith("16 bits") else F4
+        activation = activation_of("matmul", None, F4)
+        taken = matmul_warpgroups.by_warpgroups(place, a, b, result, activation, [None, None], None, precision, time)
+        assert (taken is not None) == (size in faster), size
 
 
 def test_own_choice_of_tiles(monkeypatch: Any) -> None:

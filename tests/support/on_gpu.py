@@ -58,7 +58,9 @@ class Copies:
         box, steps = ([int(n) for n in record[field][:rank][::-1]] for field in ("box", "element_strides"))
         swizzle: Any = next(name for name, span in given.SWIZZLES.items() if span == record["swizzle"])
         fill: Any = "nan" if record["nan"] else "zero"
-        return ck.tensor_map(self._array(given.array), box, element_strides=steps, swizzle=swizzle, fill=fill)
+        precision: Any = "tf32" if record["kind"] == b"tf32" else None
+        options = {"swizzle": swizzle, "fill": fill, "precision": precision}
+        return ck.tensor_map(self._array(given.array), box, element_strides=steps, **options)
 
 
 def call(kernel: ck.Kernel, config: ck.Config, *arguments: Any) -> None:

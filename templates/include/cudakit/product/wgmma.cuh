@@ -97,9 +97,9 @@ __device__ __forceinline__ void set_registers() {
 }  // namespace detail
 
 /// Steps of 128 bytes along k whose products tensor cores sum alone, or 0 for all. Of sums of fp8 they keep 14 bits: a result of float
-/// has the error of 128 products, and one of 16 bits that of 512, a fifth of its rounding.
+/// has the error of sums of 128 products, and one of 16 bits that of 256, which its rounding covers.
 template <typename T, typename Out>
-constexpr int fold_steps = sizeof(T) > 1 || !detail::is_floating<typename detail::wgmma_sum<T>::type> ? 0 : sizeof(Out) == 4 ? 1 : 4;
+constexpr int fold_steps = sizeof(T) > 1 || !detail::is_floating<typename detail::wgmma_sum<T>::type> ? 0 : sizeof(Out) == 4 ? 1 : 2;
 
 /// Sums of a warpgroup's tile of 64 × WIDE. Products are on their way until `wait` says that they are not. FOLDED: products are
 /// summed apart until `fold` adds their sums.
@@ -137,7 +137,7 @@ struct warpgroup_sums {
     /// Add the sums of products to the sums.
     __device__ __forceinline__ void fold() {
 #pragma unroll
-        for (int i = 0; i < WIDE / 2; ++i) sum[i] += part[i];
+        for (int i = 0; i < (FOLDED ? WIDE / 2 : 0); ++i) sum[i] += part[i];
     }
     __device__ __forceinline__ void clear() {
 #pragma unroll
