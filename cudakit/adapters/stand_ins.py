@@ -56,6 +56,7 @@ class StandIns(importlib.abc.MetaPathFinder):
         shared: Sequence[str] = (),
     ) -> None:
         self._packages, self._parts, self._shared = dict(packages), dict(parts or {}), frozenset(shared)
+        self._roots = {name.partition(".")[0] for name in self._packages}
         self._former: list[tuple[Any, str, Any]] = []
         self._former_modules: dict[str, ModuleType] = {}
         self._searched: set[str] = set()
@@ -149,6 +150,8 @@ class StandIns(importlib.abc.MetaPathFinder):
     def _package(self, fullname: str) -> str | None:
         """Return the replaced package of a module: the one with the longest name."""
         parts = fullname.split(".")
+        if parts[0] not in self._roots:  # as most of the thousands of modules
+            return None
         names = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
         return next((name for name in names if name in self._packages), None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import json
 import os
@@ -34,6 +35,25 @@ KEYS = {
     "emulator": "arch machine llvmlite cpu problem",
 }
 PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"
+
+
+@functools.cache
+def version_of(package: str, look_up: Callable[[str], str] = importlib.metadata.version) -> str | None:
+    """Version of an installed package; None where there is none. Each look-up reads all folders of the path."""
+    try:
+        return look_up(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+@pytest.fixture(autouse=True)
+def _versions_are_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(package: str) -> str:
+        if (found := version_of(package)) is None:
+            raise importlib.metadata.PackageNotFoundError(package)
+        return found
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
 
 
 @pytest.fixture(autouse=True)

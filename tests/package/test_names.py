@@ -10,8 +10,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from pkgutil import resolve_name
+from typing import cast
 
 import pytest
+from support.syntax import MODULES, nodes_of
 
 import cudakit as ck
 
@@ -50,8 +52,8 @@ def members(node: ast.Module | ast.ClassDef) -> set[str]:
 def defined() -> dict[str, set[str]]:
     """Module or class → what it defines, without an import; modules and classes of one name are put together."""
     found: dict[str, set[str]] = defaultdict(set)
-    for path in PACKAGE.rglob("*.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+    for path in MODULES:
+        tree = cast(ast.Module, nodes_of(path)[0])
         found[path.parent.name if path.stem == "__init__" else path.stem] |= members(tree)
         for part in tree.body:
             if isinstance(part, ast.ClassDef):

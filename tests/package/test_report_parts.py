@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from support.syntax import MODULES, nodes_of
 
 import cudakit as ck
 from cudakit import reports
@@ -134,8 +134,8 @@ def message_of(node: ast.expr) -> str:
 
 def test_most_errors_have_parts() -> None:
     without, count = list[str](), 0
-    for path in sorted(Path(ck.__file__).parent.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for path in MODULES:
+        for node in nodes_of(path):
             if not isinstance(node, ast.Call):
                 continue
             name = ast.unparse(node.func)

@@ -248,6 +248,7 @@ def _text(file: str) -> str:
     return (ROOT / file).read_text()
 
 
+@functools.cache
 def changes_of(file: str) -> list[Change]:
     """All changes of a file."""
     data = (ROOT / file).read_bytes()

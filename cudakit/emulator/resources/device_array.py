@@ -243,13 +243,13 @@ def _asking(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def convert(*arguments: Any, **options: Any) -> Any:
-        make = functools.partial(original, *arguments, **options)
         first = arguments[0] if arguments else None
         if isinstance(first, ConversionHook):
-            return first.converted(name, make)
-        for part in first if isinstance(first, tuple | list) else ():
-            if isinstance(part, ConversionHook):
-                part.converted(name, functools.partial(original, [part]))
-        return make()
+            return first.converted(name, functools.partial(original, *arguments, **options))
+        if isinstance(first, (tuple, list)):  # quicker than of a union
+            for part in first:
+                if isinstance(part, ConversionHook):
+                    part.converted(name, functools.partial(original, [part]))
+        return original(*arguments, **options)
 
     return convert
