@@ -132,6 +132,7 @@ template <int WORDS>
 struct byte_pairs {
     unsigned parts[WORDS][2];
 
+    byte_pairs() = default;
     __device__ __forceinline__ byte_pairs(const unsigned (&words)[WORDS], unsigned upper) {
 #pragma unroll
         for (int k = 0; k < WORDS; ++k) {
@@ -383,63 +384,59 @@ __device__ inline float2 floats(unsigned halves) {
 }
 }  // namespace detail
 
-/// The length of Sobel's gradient of bytes: derivatives of two pixels a word, as float16, which has whole numbers up to 2048.
+/// The length of Sobel's gradient of bytes: derivatives of two pixels a word, as float16. A byte's bits are the denormal of 2^−24 of it,
+/// and sums of these stay exact.
 template <int C>
 struct gradient_halves {
     static constexpr int DOWN = 1, RIGHT = 1;
-    /// Of four neighbours the first and the third, then the second and the fourth.
     template <int COUNT>
-    struct line {
-        unsigned differences[COUNT / 2], sums[COUNT / 2];
-    };
+    using line = byte_pairs<2 * ((C + 3) / 4) + COUNT / 4>;
 
     template <typename T, int COUNT, int PAD, typename Weights>
     static __device__ line<COUNT> along(const row_part<T, COUNT, PAD>& row, const Weights&) {
         static_assert(sizeof(T) == 1 && COUNT % 4 == 0, "words of four pixels");
-        constexpr int BEFORE = (PAD + 3) / 4, WORDS = 2 * BEFORE + COUNT / 4;
-        unsigned words[WORDS];
+        unsigned words[2 * ((C + 3) / 4) + COUNT / 4];
         row.words(words);
-        // 0x64 before a byte: 1024 and the byte, as float16.
-        const byte_pairs<WORDS> pair(words, 0x64);
-        const auto pixels = [&](int i) { return detail::minus(pair(i), 0x64006400); };
-        line<COUNT> found;
-#pragma unroll
-        for (int k = 0; k < COUNT / 2; ++k) {
-            const int own = 4 * BEFORE + k / 2 * 4 + k % 2;
-            const unsigned left = pixels(own - C), right = pixels(own + C);
-            found.differences[k] = detail::minus(right, left);
-            found.sums[k] = detail::weighed_121(left, pixels(own), right);
-        }
-        return found;
+        return {words, 0};
     }
     template <typename R, int COUNT, typename Lines, typename Weights>
     static __device__ pack<R, COUNT> across(const Lines& lines, const Weights&) {
+        line<COUNT> sums, differences;
+#pragma unroll
+        for (int k = 0; k < sizeof(sums.parts) / 8; ++k)
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                const auto row = [&](int line) { return lines[line].parts[k][half]; };
+                sums.parts[k][half] = detail::weighed_121(row(0), row(1), row(2));
+                differences.parts[k][half] = detail::minus(row(2), row(0));
+            }
         pack<R, COUNT> found;
 #pragma unroll
         for (int word = 0; word < COUNT / 4; ++word) {
             unsigned bits[4];
 #pragma unroll
             for (int k = 0; k < 2; ++k) {
-                const int at = 2 * word + k;
-                const auto differences = [&](int row) { return lines[row].differences[at]; };
-                const float2 x = detail::floats(detail::weighed_121(differences(0), differences(1), differences(2)));
-                const float2 y = detail::floats(detail::minus(lines[2].sums[at], lines[0].sums[at]));
+                const int own = ((C + 3) / 4 + word) * 4 + k;
+                const float2 x = detail::floats(detail::minus(sums(own + C), sums(own - C)));
+                const float2 y = detail::floats(detail::weighed_121(differences(own - C), differences(own), differences(own + C)));
                 bits[k] = root(x.x * x.x + y.x * y.x);
                 bits[k + 2] = root(x.y * x.y + y.y * y.y);
             }
-            const unsigned low = __byte_perm(bits[0], bits[1], 0x0040), high = __byte_perm(bits[2], bits[3], 0x0040);
-            const unsigned bytes = __byte_perm(low, high, 0x5410);
+            unsigned bytes;
+            asm("{.reg .b32 high; cvt.pack.sat.u8.s32.b32 high, %4, %3, 0; cvt.pack.sat.u8.s32.b32 %0, %2, %1, high;}"
+                : "=r"(bytes)
+                : "r"(bits[0]), "r"(bits[1]), "r"(bits[2]), "r"(bits[3]));
             memcpy(found.values + 4 * word, &bytes, 4);
         }
         return found;
     }
-    /// The root to the nearest, 255 at most, in the last byte.
+    /// The root to the nearest.
     static __device__ unsigned root(float square) {
         // No square root of an integer lies so near to a half that this one would be on its other side.
         float length;
         asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(length) : "f"(square));
-        // Added to 2^23 it is rounded, and the last byte is the number.
-        return __float_as_uint(min(length, 255.0f) + 8388608.0f);
+        // As a denormal of 2^−149 it is rounded, and its bits are the number.
+        return __float_as_uint(length * 0x1p-125f);
     }
 };
 
