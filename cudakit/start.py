@@ -7,7 +7,7 @@ import ctypes
 import sys
 import threading
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cudakit.streams import devices
 from cudakit.system import cuda_driver
@@ -75,6 +75,6 @@ def _start_and_load() -> None:
         thread.join()
 
 
-def _start(driver: ctypes.CDLL) -> None:
+def _start(driver: Any) -> None:
     if driver.cuInit(0) == 0:
         driver.cuDevicePrimaryCtxRetain(ctypes.byref(ctypes.c_void_p()), 0)

@@ -431,7 +431,7 @@ def tensor_map(
 
 def _check_precision(precision: str | None, dtype: Any) -> None:
     if precision is not None and dtype != np.float32:
-        raise ArgumentError(f"tensor_map: precision={precision!r} rounds float32, and the array has dtype {dtype}")
+        raise ArgumentError(f"tensor_map: with precision={precision!r} the array's dtype is float32, got {dtype}")
 
 
 def _numbers(name: str, value: Any) -> tuple[int, ...]:
