@@ -86,7 +86,8 @@ class Pipeline:
     -----
     An array of the source in pinned memory (``ck.empty(…, kind="pinned")``) is read in place. Do not change it until
     its result is delivered: a ring of such arrays has more than `depth`. Any other array may be changed at once if a
-    device stage comes first. A host stage gets the source's own array.
+    device stage comes first. With `devices`, do not change any array until its result is delivered: each GPU's thread
+    reads its items later. A host stage gets the source's own array.
 
     The thread that takes results reads the source. Exceptions, which have a thread of their own: sources that read
     files or sockets, sources wrapped in ``ck.pipeline.ahead(source)``, and with `devices` every source.

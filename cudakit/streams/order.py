@@ -446,7 +446,8 @@ class Order(Tracks):
 
     def watch(self, path: FastPath) -> None:
         """Notify `path` when it may no longer skip the order."""
-        self.fast_paths.add(path)
+        with self.lock:  # another thread may go through them
+            self.fast_paths.add(path)
 
     def settle(self, use: Use | None, path: FastPath) -> bool:
         """Return whether a launch that was just put on its stream may be repeated without the order's checks.

@@ -30,8 +30,11 @@ captured: set[int] = set()
 
 @pytest.fixture(autouse=True, scope="module")
 def _asked_here() -> Iterator[None]:
-    """No driver is asked about these streams."""
-    with mock.patch.object(streams, "is_captured", captured.__contains__):
+    """No driver is asked about these streams, nor how many GPUs this machine has: theirs is one."""
+    with (
+        mock.patch.object(streams, "is_captured", captured.__contains__),
+        mock.patch.object(devices, "device_count", return_value=1),
+    ):
         yield
 
 
@@ -676,6 +679,17 @@ def test_manual_puts_in_no_waits_and_the_order_goes_on_after() -> None:
     assert "w" in device.before(1, len(two.stream.given))
     launch(order, one, "w2", writes=[X])
     assert "r" in device.before(0, len(one.stream.given))
+
+
+def test_a_path_is_listed_once_no_thread_goes_through_the_list() -> None:
+    order, path = Order(), Path()
+    thread = threading.Thread(target=order.watch, args=(path,))
+    with order.lock:
+        thread.start()
+        thread.join(0.02)
+        assert path not in order.fast_paths
+    thread.join()
+    assert path in order.fast_paths
 
 
 def test_under_manual_what_settles_is_told_of_nothing_until_the_end() -> None:
