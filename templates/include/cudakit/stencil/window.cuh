@@ -34,6 +34,11 @@ struct read_narrow : narrow<H> {
 };
 
 namespace detail {
+template <typename A, typename B>
+inline constexpr bool is_same = false;
+template <typename A>
+inline constexpr bool is_same<A, A> = true;
+
 template <typename V>
 struct read_as {
     using type = V;
@@ -149,19 +154,35 @@ struct stencil_window {
 #pragma unroll
         for (int j = 0; j < ROWS + 2 * HY; ++j) {
             V(&row)[COUNT + 2 * HX] = plane[j];
-            if ((ZBORDER == CONSTANT_BORDER && z < 0) || (YBORDER == CONSTANT_BORDER && rows[j] < 0)) {
-#pragma unroll
-                for (int k = 0; k < COUNT + 2 * HX; ++k) row[k] = constant;
-                continue;
-            }
+            const bool is_beyond = (ZBORDER == CONSTANT_BORDER && z < 0) || (YBORDER == CONSTANT_BORDER && rows[j] < 0);
             const S* const line = first + (rows[j] + cells.x);
-            const pack<S, COUNT> own = load_pack<COUNT>(line);
+            if constexpr (detail::is_same<V, S> && sizeof(S) < 4 && COUNT * sizeof(S) % 4 == 0) {
+                // Chosen by whole words: chosen one by one, a thread's elements are too many for its registers.
+                pack<S, COUNT> own;
 #pragma unroll
-            for (int k = 0; k < COUNT; ++k) row[HX + k] = as<V>(own.values[k]);
+                for (int k = 0; k < COUNT; ++k) own.values[k] = constant;
+                unsigned int words[sizeof(own) / 4];
+                memcpy(words, &own, sizeof(own));
+                if (!is_beyond) {
+                    own = load_pack<COUNT>(line);
+                    memcpy(words, &own, sizeof(own));
+                }
+                memcpy(&own, words, sizeof(own));
+#pragma unroll
+                for (int k = 0; k < COUNT; ++k) row[HX + k] = own.values[k];
+            } else if (is_beyond) {
+#pragma unroll
+                for (int k = 0; k < COUNT; ++k) row[HX + k] = constant;
+            } else {
+                const pack<S, COUNT> own = load_pack<COUNT>(line);
+#pragma unroll
+                for (int k = 0; k < COUNT; ++k) row[HX + k] = as<V>(own.values[k]);
+            }
 #pragma unroll
             for (int k = 0; k < 2 * HX; ++k) {
                 row[at(k)] = constant;
-                if (XBORDER != CONSTANT_BORDER || beside[k] != NOWHERE) row[at(k)] = as<V>(stored(line)[beside[k]]);
+                if (!is_beyond && (XBORDER != CONSTANT_BORDER || beside[k] != NOWHERE))
+                    row[at(k)] = as<V>(stored(line)[beside[k]]);
             }
         }
     }
