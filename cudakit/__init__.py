@@ -34,7 +34,6 @@ This page is a tour. ``help(ck.Kernel)``, ``help(ck.ops)`` and so on explain eac
 
 from __future__ import annotations
 
-import gc
 import sys
 from importlib import import_module
 from types import ModuleType
@@ -165,17 +164,10 @@ def __getattr__(name: str) -> object:
 
 
 def _loaded(name: str) -> ModuleType:
-    """Load a module, with those that it needs, while the garbage collector is off.
+    from cudakit.collector import without_collector  # `import cudakit` loads no other module
 
-    A full run of the collector takes 14 ms with cuda.core loaded, and a new module is no garbage.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
+    with without_collector():
         return import_module(f"cudakit.{name}")
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def __dir__() -> list[str]:

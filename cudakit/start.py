@@ -9,6 +9,7 @@ import threading
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from cudakit.collector import without_collector
 from cudakit.streams import devices
 from cudakit.system import cuda_driver
 
@@ -68,7 +69,7 @@ def _start_and_load() -> None:
     thread = threading.Thread(target=_start, args=(driver,), name="CUDA starts")
     thread.start()
     try:
-        with contextlib.suppress(ImportError):
+        with without_collector(), contextlib.suppress(ImportError):
             for name in _MODULES:
                 import_module(name)
     finally:

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.emulator
 ROOT = Path(__file__).parents[2]
 #: The modules from the text of a kernel to its launch; no other is needed where a bundle has the code.
 FROM_A_BUNDLE = {
-    "", "errors", "jit", "kernel", "places", "records", "streams", "system", "types",
+    "", "collector", "errors", "jit", "kernel", "places", "records", "streams", "system", "types",
     "jit.bundle", "jit.bundle.file", "jit.bundle.used",
     "jit.source", "jit.source.source",
     "jit.signature", "jit.signature.signature",

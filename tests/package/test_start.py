@@ -13,7 +13,7 @@ pytestmark = pytest.mark.emulator
 ROOT = Path(__file__).parents[2]
 #: A driver that says what it is asked, and that starts only when the modules of a launch have loaded.
 DRIVER = """
-import sys, threading, time
+import gc, sys, threading, time
 from cudakit import system
 
 class Driver:
@@ -26,6 +26,8 @@ class Driver:
     def cuInit(self, flags):
         self.asked.append(("start", threading.current_thread()))
         end = time.monotonic() + 30
+        while gc.isenabled() and self.started == 0:
+            assert time.monotonic() < end, "the garbage collector runs while modules load"
         while "cudakit.kernel.kernel" not in sys.modules and self.started == 0:
             assert time.monotonic() < end, "the modules of a launch do not load while the driver starts"
             time.sleep(0.001)
