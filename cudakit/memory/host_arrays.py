@@ -73,7 +73,8 @@ def output(out: np.ndarray | None, shape: tuple[int, ...], dtype: np.dtype) -> n
     """
     if out is None:
         return np.empty(shape, dtype)
-    check_host_output("to_host", out, shape, dtype)
+    if type(out) is not np.ndarray or out.shape != shape or out.dtype != dtype or not out.flags.writeable:
+        check_host_output("to_host", out, shape, dtype)  # which says what is wrong
     return out
 
 

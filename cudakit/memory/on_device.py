@@ -420,21 +420,26 @@ class OnDevice:
         if streams.is_captured(target.handle) and (wait or out is None or not staging.is_direct(out)):
             host_arrays.refuse_captured_copy("to_host", stream)
         device_source = source = _as_device_array("to_host: array", array)
-        result = host_arrays.output(out, device_source.shape, device_source.dtype)
-        use = order().before(target, (segments.cupy_span(device_source),), (), _producers(target))
-        if not device_source._c_contiguous:
+        size, is_watched = source.nbytes, watched()
+        is_small = out is None and wait and not is_watched and 0 < size <= staging.PIECE
+        result: Any = None if is_small else host_arrays.output(out, source.shape, source.dtype)
+        use = order().before(target, (segments.cupy_span(source),), (), _producers(target))
+        if not source._c_contiguous:
             with streams.cupy_stream(target.core):
-                source = device_source.copy(order="C")
+                source = source.copy(order="C")
         move = staging.fetch if wait else staging.deliver
-        if watched():
-            with doing("copy", "to_host", stream, (array,), (result,), device_source.nbytes):
+        if is_small:
+            result = staging.fetched(source.data.ptr, source.shape, source.dtype, size, target)
+        elif is_watched:
+            with doing("copy", "to_host", stream, (array,), (result,), size):
                 move(source.data.ptr, result, target)
         else:
             move(source.data.ptr, result, target)
-        order().after(use, (device_source,))
+        if use is not None:
+            order().after(use, (device_source,))
         if not wait:
             order().hold(target.core, source)
-        return result
+        return result  # type: ignore[no-any-return]
 
     def copy(self, name: str, source: Any, target: Any, stream: Any) -> None:
         to_host = isinstance(target, np.ndarray)

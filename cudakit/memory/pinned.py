@@ -76,7 +76,12 @@ class Block:
         LaunchError
             The block was returned before.
         """
-        self._pool._give_back(self, after)
+        pool = self._pool
+        if after is None and self._out and pool._total_bytes <= pool._keep_bytes:
+            self._out = False
+            pool._free.setdefault(self.size, []).append(self)
+        else:
+            pool._give_back(self, after)
 
     def __del__(self) -> None:
         if self._out:

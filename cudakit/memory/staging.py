@@ -551,6 +551,26 @@ def upload(host: np.ndarray, pointer: int, target: DeviceStream) -> None:
         send()
 
 
+def fetched(pointer: int, shape: tuple[int, ...], dtype: np.dtype, size: int, target: DeviceStream) -> np.ndarray:
+    """Return a new host array with the `size` bytes of device memory, 1 to `PIECE`, at the address `pointer`.
+
+    The copy follows the stream's present work. The new array's memory is NumPy's: nothing else can be on its way to it.
+    """
+    block = _arrived(pointer, size, target)
+    result = block.view(shape, dtype).copy()
+    block.give_back()
+    return result
+
+
+def _arrived(pointer: int, size: int, target: DeviceStream) -> pinned.Block:
+    """Copy `size` bytes of device memory at the address `pointer` to a block, wait for the copy, return the block."""
+    runtime = cupy_runtime()
+    block = pinned.pool().take(size, patient=True)
+    runtime.memcpyAsync(block.address, pointer, size, runtime.memcpyDeviceToHost, target.handle)
+    block.mark(target).sync()
+    return block
+
+
 def fetch(pointer: int, host: np.ndarray, target: DeviceStream) -> None:
     """Copy C-contiguous device memory at the address `pointer` to a host array, and wait for the copy.
 
@@ -561,20 +581,18 @@ def fetch(pointer: int, host: np.ndarray, target: DeviceStream) -> None:
     size = host.nbytes
     if not size:
         return
-    runtime, handle = cupy_runtime(), target.handle
-    copy, direction = runtime.memcpyAsync, runtime.memcpyDeviceToHost
     if is_direct(host):
         _straight(pointer, host, target)
         target.core.record().sync()
         return
     if size <= PIECE:
         # One piece: another thread would be no quicker.
-        block = pinned.pool().take(size, patient=True)
-        copy(block.address, pointer, size, direction, handle)
-        block.mark(target).sync()
+        block = _arrived(pointer, size, target)
         host[...] = block.view(host.shape, host.dtype)
         block.give_back()
         return
+    runtime, handle = cupy_runtime(), target.handle
+    copy, direction = runtime.memcpyAsync, runtime.memcpyDeviceToHost
     coming: deque[tuple[Any, pinned.Block, np.ndarray]] = deque()
     copying: deque[tuple[pinned.Block, Future[None]]] = deque()
 

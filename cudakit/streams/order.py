@@ -510,6 +510,10 @@ class Order(Tracks):
         Use or None
             Use for `after`. None if nothing needs to be recorded.
         """
+        if self.single and producers == (target.handle,) and not (self.is_special or self.manual_blocks):
+            track = self.by_handle.get(target.handle)
+            if track is not None and track.core is target.core:
+                return None  # the only stream orders all work; the lock is the caller's, who puts the work on it
         with self.lock:
             track = self.by_handle.get(target.handle)
             if track is None or track.core is not target.core or self.is_special or self.manual_blocks:

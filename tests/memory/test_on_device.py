@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 from types import SimpleNamespace
 from typing import Any
 
@@ -133,6 +134,9 @@ def test_copies_are_told_with_what_they_read_and_write(
         BACKEND.copy("copy_in", host, device, stream)
         BACKEND.transfer(device, frame, stream)
     h, d, f, o, p = (id(array) for array in (host, device, far, out, frame))
+    with witnessing(told := Heard()):
+        new = BACKEND.to_host(device, stream, None, True)
+    assert told.works == [("copy", "to_host", stream, (id(device),), (id(new),), 24)]
     assert heard.works == [
         ("copy", "to_device", stream, (h,), (d,), 24),
         ("copy", "to_host", stream, (d,), (o,), 24),
@@ -173,6 +177,53 @@ def test_a_result_need_not_be_waited_for_and_keeps_what_it_is_copied_from(gpu: G
     np.testing.assert_array_equal(BACKEND.to_host(part, stream, None, True), numbers(5, 16)[:, 2:10:2])
 
 
+@pytest.mark.parametrize("piece", [24, 20], ids=["in a piece", "in pieces"])
+@pytest.mark.parametrize("shape", [(6,), (2, 3), (1, 6, 1), (), (0,), (3, 0)])
+def test_a_new_result_is_the_caller_s_alone(
+    gpu: Gpu, stream: Stream, monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], piece: int
+) -> None:
+    monkeypatch.setattr(staging, "PIECE", piece)
+    host = np.arange(np.prod(shape), dtype="i4").reshape(shape) + 1
+    first = BACKEND.to_host(gpu.array(host), stream, None, True)
+    second = BACKEND.to_host(gpu.array(-host), stream, None, True)
+    assert (type(first), first.shape, first.dtype) == (np.ndarray, shape, host.dtype)
+    assert first.flags.c_contiguous
+    assert first.flags.writeable
+    np.testing.assert_array_equal(first, host)
+    first[...] = 0
+    np.testing.assert_array_equal(second, -host)
+    assert pinned.pool().use().used == 0
+    assert len(gpu.order.of("after")) == len(gpu.order.of("before")) == 2
+
+
+@pytest.mark.parametrize("dtype", ["?", "f2", "c16", "M8[ns]", [("a", "u1"), ("b", "f8")]], ids=str)
+def test_a_new_result_has_the_array_s_dtype(gpu: Gpu, stream: Stream, dtype: Any) -> None:
+    host = np.frombuffer(bytes(range(144)), np.uint8).copy().view(np.dtype(dtype))
+    made = gpu.array(host.view("u1"))
+    result = staging.fetched(made.data.ptr, host.shape, host.dtype, host.nbytes, stream)  # type: ignore[arg-type]
+    assert result.dtype == host.dtype
+    assert result.tobytes() == host.tobytes()
+
+
+def test_a_copy_to_a_new_result_that_fails_leaves_no_block_in_use(
+    gpu: Gpu, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = gpu.array(numbers(6))
+    BACKEND.to_host(made, stream, None, True)
+
+    def fail(*_: object) -> None:
+        raise gpu.runtime.CUDARuntimeError(700)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(gpu.runtime, "memcpyAsync", fail)
+        with pytest.raises(gpu.runtime.CUDARuntimeError) as caught:
+            BACKEND.to_host(made, stream, None, True)
+    del caught
+    gc.collect()
+    assert pinned.pool().use().used == 0
+    np.testing.assert_array_equal(BACKEND.to_host(made, stream, None, True), numbers(6))
+
+
 def test_while_a_stream_is_captured_only_pinned_arrays_go(gpu: Gpu, stream: Stream) -> None:
     gpu.captured.add(stream.handle)
     made = gpu.array(numbers(6))
@@ -206,8 +257,18 @@ def test_outputs_that_do_not_fit(gpu: Gpu, stream: Stream) -> None:
         BACKEND.to_host([1], stream, None, True)
     read_only = np.zeros(6, "i4")
     read_only.flags.writeable = False
-    with pytest.raises(ck.ArgumentError, match="out is read-only"):
-        BACKEND.to_host(gpu.array(host), stream, read_only, True)
+    masked: Any = np.ma.masked_array(np.zeros(6, "i4"))
+    for out, words in (
+        (read_only, "out is read-only"),
+        (masked, "mask would be lost"),
+        (np.zeros(5, "i4"), r"out has shape \(5,\)"),
+        (np.zeros(6, "f4"), "out has shape .* float32, the array"),
+        (np.zeros(6, ">i4"), "out has shape .* >i4, the array"),
+        ([0] * 6, "out must be a NumPy array, got list"),
+    ):
+        for wait in (False, True):
+            with pytest.raises(ck.ArgumentError, match=words):
+                BACKEND.to_host(gpu.array(host), stream, out, wait)
     assert not gpu.runtime.calls
 
 

@@ -173,6 +173,33 @@ def test_one_stream_records_nothing() -> None:
     assert order.settle(None, path)
 
 
+def test_the_only_stream_waits_for_others_work_and_is_reported_and_captured(known_streams: None) -> None:
+    order, device = Order(), Device()
+    one, foreign = device.stream(), device.stream()
+    launch(order, one, writes=[X])
+    assert order.before(one, (X,), (), (one.handle,)) is None
+    with (
+        mock.patch.object(streams, "of_handle", lambda handle: handle),
+        mock.patch.object(streams, "wait_for") as waited,
+    ):
+        for producers in ((foreign.handle,), (one.handle, foreign.handle)):
+            assert order.before(one, (X,), (), producers) is not None
+    assert waited.mock_calls == [mock.call(one.core, foreign.handle)] * 2
+    reported: list[Any] = []
+    reporter: Any = SimpleNamespace(see=lambda *arguments: reported.append(arguments))
+    with order.reporting(reporter):
+        assert order.before(one, (X,), (), (one.handle,)) is not None
+    assert len(reported) == 1
+    with order.capturing(one.stream) as captured:
+        assert order.before(one, (X,), (Y,), (one.handle,)) is not None
+    assert (list(captured.reads), list(captured.writes)) == ([X], [Y])
+    twin = DeviceStream(one.stream, Stream(device, one.stream.number, one.stream.given), one.handle, 0)  # type: ignore[arg-type]
+    order.before(twin, (X,), (), (one.handle,))
+    assert order.by_handle[one.handle].core is twin.core
+    launch(order, device.stream(), writes=[X])
+    assert order.before(twin, (X,), (), (one.handle,)) is not None
+
+
 def test_a_second_stream_comes_after_what_was_not_recorded() -> None:
     order, device = Order(), Device()
     one, two = device.stream(), device.stream()
