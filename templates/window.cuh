@@ -7,7 +7,7 @@ namespace cudakit {
 /// What a thread of `near` does: ROWS rows of COUNT elements from (y, x), some of whose windows reach over a rim. A turn of the
 /// loop does as many rows as a window has, so that each line has registers of its own.
 template <
-    typename T, typename R, typename Window, int C, int COUNT, int ROWS, bool ALIGNED, bool CONSTANT, typename Index,
+    typename T, typename R, typename Window, int C, int COUNT, int ROWS, bool ALIGNED, bool CONSTANT, bool SHIFTED, typename Index,
     typename Weights>
 __device__ __forceinline__ void walk_at_rim(
     const T* __restrict__ image, R* __restrict__ out, int height, int width, int y, int x, int mode, double fill,
@@ -65,9 +65,12 @@ __device__ __forceinline__ void walk_at_rim(
             if constexpr (ALIGNED && sizeof(R) * COUNT <= 16) {
                 store_pack(to, values);
             } else {
+                // A strip's words begin in it; those of the strip before end after as many elements.
+                const int late = SHIFTED ? -reinterpret_cast<unsigned long long>(to) % 4 : 0;
+                const int first = threadIdx.x == 0 && x > 0 ? late : 0, last = SHIFTED && threadIdx.x == 31 ? late : COUNT;
 #pragma unroll
                 for (int i = 0; i < COUNT; ++i)
-                    if (x + i < width) to[i] = values.values[i];
+                    if (i >= first && i < last && x + i < width) to[i] = values.values[i];
             }
         }
     }
@@ -116,21 +119,30 @@ __device__ __forceinline__ void walk_inside(const T* __restrict__ image, R* __re
     }
 }
 
-/// The same of bytes whose rows begin anywhere: what is loaded and stored are words, and the bytes of two are a thread's.
+/// The same of bytes whose rows begin anywhere: what is loaded and stored are words, and the bytes of two are a thread's. Strips overlap
+/// by a thread, whose first word is stored by the strip before.
 template <typename T, typename R, typename Window, int C, int COUNT, int ROWS, typename Weights>
 __device__ __forceinline__ void walk_shifted(const T* __restrict__ image, R* __restrict__ out, int width, const Weights& weights) {
     constexpr int DOWN = Window::DOWN, LINES = 2 * DOWN + 1, PAD = Window::RIGHT * C, BEFORE = (PAD + 3) / 4, OWN = COUNT / 4;
+    constexpr int LOADED = 2 * BEFORE + OWN + 1;
     using Line = typename Window::template line<COUNT>;
     Line lines[LINES];
     image -= static_cast<long long>(DOWN) * width + 4 * BEFORE;
-    const auto next = [&](Line& line) {
-        const unsigned beyond = reinterpret_cast<unsigned long long>(image) % 4;
+    // A row ahead: what is waited for was asked for a row before.
+    unsigned ahead[LOADED], beyond;
+    const auto load = [&] {
+        beyond = reinterpret_cast<unsigned long long>(image) % 4;
         const unsigned* const from = reinterpret_cast<const unsigned*>(image - beyond);
-        unsigned words[2 * BEFORE + OWN + 1];
 #pragma unroll
-        for (int k = 0; k <= 2 * BEFORE + OWN; ++k) words[k] = from[k];
+        for (int k = 0; k < LOADED; ++k) ahead[k] = from[k];
+    };
+    load();
+    const auto next = [&](Line& line, bool is_last) {
+        unsigned words[LOADED - 1];
 #pragma unroll
-        for (int k = 0; k < 2 * BEFORE + OWN; ++k) words[k] = __funnelshift_r(words[k], words[k + 1], 8 * beyond);
+        for (int k = 0; k < LOADED - 1; ++k) words[k] = __funnelshift_r(ahead[k], ahead[k + 1], 8 * beyond);
+        image += is_last ? 0 : width;
+        load();
         row_part<T, COUNT, PAD> row;
         memcpy(&row.own, words + BEFORE, COUNT);
 #pragma unroll
@@ -140,7 +152,6 @@ __device__ __forceinline__ void walk_shifted(const T* __restrict__ image, R* __r
             row.right[k] = static_cast<T>(words[BEFORE + OWN + k / 4] >> k % 4 * 8);
         }
         line = Window::along(row, weights);
-        image += width;
     };
     const auto put = [&](const pack<R, COUNT>& values) {
         const unsigned beyond = reinterpret_cast<unsigned long long>(out) % 4;
@@ -152,26 +163,17 @@ __device__ __forceinline__ void walk_shifted(const T* __restrict__ image, R* __r
         for (int k = 0; k < OWN; ++k) {
             const unsigned word = __funnelshift_l(before, words[k], 8 * beyond);
             before = words[k];
-            if (k > 0 || threadIdx.x > 0 || beyond == 0)
-                to[k] = word;
-            else
-#pragma unroll
-                for (int i = 0; i < 4; ++i)
-                    if (i >= beyond) reinterpret_cast<R*>(to)[i] = static_cast<R>(word >> 8 * i);
+            if (k == 0 ? (threadIdx.x > 0 || beyond == 0) && (threadIdx.x < 31 || beyond > 0) : threadIdx.x < 31) to[k] = word;
         }
-        if (threadIdx.x == 31)
-#pragma unroll
-            for (int i = 0; i < 3; ++i)
-                if (i < beyond) reinterpret_cast<R*>(to + OWN)[i] = static_cast<R>(before >> (32 - 8 * beyond) >> 8 * i);
         out += width;
     };
 #pragma unroll
-    for (int k = 0; k < 2 * DOWN; ++k) next(lines[k]);
+    for (int k = 0; k < 2 * DOWN; ++k) next(lines[k], false);
 #pragma unroll 1
     for (int r = 0; r < ROWS; r += LINES) {
 #pragma unroll
         for (int k = 0; k < LINES; ++k) {
-            next(lines[(2 * DOWN + k) % LINES]);
+            next(lines[(2 * DOWN + k) % LINES], k == LINES - 1 && r == ROWS - LINES);
             const window_lines<Line, LINES> window{lines, k};
             put(Window::template across<R, COUNT>(window, weights));
         }
@@ -192,13 +194,13 @@ __host__ __device__ constexpr int elements_near() {
 //
 // Shapes: image and out (images, height, width), T and R, C-contiguous; `width` counts elements, C neighbours to a pixel.
 //   `fill` stands outside where CONSTANT; else `mode` is one of the other borders.
-// Threads: a warp's do 32 COUNT neighbours of ROWS rows, a block's warps lie on each other; a thread walks down its rows and
+// Threads: a warp's do 32 COUNT neighbours of ROWS rows (31 COUNT of bytes that are not ALIGNED), a block's warps lie on each other; a thread walks down its rows and
 //   keeps of each what is needed of it further down.
 // Memory: sizeof(T) + sizeof(R) bytes an element, by loads of COUNT where rows are ALIGNED, of words where they are bytes, and Window::RIGHT C elements on
 //   each side one by one, which are in L1; Window::DOWN rows above and below are read again. No shared memory.
 // Preconditions: image and out do not overlap; windows reach no further out than the image is large. ALIGNED: rows begin at
 //   multiples of COUNT elements, of 16 bytes at most.
-// Launch: blocks of (32, any), one for each 32 COUNT × blockDim.y ROWS elements of an image.
+// Launch: blocks of (32, any), one for each part of as many neighbours and blockDim.y ROWS rows.
 // Source: the walk down a strip with a window in registers is as old as filters; the window's halves are those of separable ones.
 template <
     typename T, typename R, typename Window, int C, int COUNT, int ROWS, bool ALIGNED, bool CONSTANT, typename Index,
@@ -207,9 +209,11 @@ __global__ void near(
     const T* __restrict__ image, R* __restrict__ out, int height, int width, int mode, double fill, Weights weights) {
     constexpr int DOWN = Window::DOWN;
     static_assert(ROWS % (2 * DOWN + 1) == 0, "lines come around to their registers");
-    const unsigned across = (width + 32 * COUNT - 1) / (32 * COUNT), high = blockDim.y * ROWS, down = (height + high - 1) / high;
+    constexpr bool SHIFTED = !ALIGNED && sizeof(T) == 1 && sizeof(R) == 1 && COUNT % 4 == 0;
+    constexpr int STRIP = (SHIFTED ? 31 : 32) * COUNT;
+    const unsigned across = (width + STRIP - 1) / STRIP, high = blockDim.y * ROWS, down = (height + high - 1) / high;
     const unsigned block = blockIdx.x, band = block / across;
-    const int x = (block % across * 32 + threadIdx.x) * COUNT, y = band % down * high + threadIdx.y * ROWS;
+    const int x = block % across * STRIP + threadIdx.x * COUNT, y = band % down * high + threadIdx.y * ROWS;
     if (x >= width || y >= height) return;
     const long long offset = static_cast<long long>(band / down) * height * width;
     image += offset;
@@ -225,13 +229,13 @@ __global__ void near(
             return;
         }
     }
-    if constexpr (!ALIGNED && sizeof(T) == 1 && sizeof(R) == 1 && COUNT % 4 == 0) {
+    if constexpr (SHIFTED) {
         if (is_inside((PAD + 3) / 4 * 4 + 4)) {
             cudakit::walk_shifted<T, R, Window, C, COUNT, ROWS>(image + at, out + at, width, weights);
             return;
         }
     }
-    cudakit::walk_at_rim<T, R, Window, C, COUNT, ROWS, ALIGNED, CONSTANT, Index>(
+    cudakit::walk_at_rim<T, R, Window, C, COUNT, ROWS, ALIGNED, CONSTANT, SHIFTED, Index>(
         image, out, height, width, y, x, mode, fill, weights);
 }
 

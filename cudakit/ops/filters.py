@@ -50,6 +50,8 @@ _FARTHEST, _CHANNELS = 3, 4
 #: Warps of a block; parts of rows that are so many that a thread does several rows, and how many: of bytes more, for
 #: there it is arithmetic that takes the time, of which then less is done twice.
 _WARPS, _BUSY, _ROWS = 4, 1 << 20, (10, 20)
+#: The same of bytes whose rows begin anywhere.
+_UNALIGNED_ROWS = 12
 #: Warps of a block, and rows a thread, of windows that are gone through element by element; elements of an image from
 #: which a thread does several rows.
 _FAR_WARPS, _FAR_ROWS, _FAR_BUSY = 8, 8, 1 << 17
@@ -239,6 +241,9 @@ def near_pass(
     thread_elements = min(most, 16 // wide)
     turns = (turns or max(1, _ROWS[wide == 1] // high)) if images.size >= _BUSY * thread_elements else 1
     form = f"{window.partition('<')[0].removeprefix('cudakit::')} of {high} rows, {pixels.dtype}, {images.channels}"
+    if wide == 1 and (width % thread_elements or pixels.alignment < thread_elements):
+        form, thread_elements = f"{form}, unaligned", min(thread_elements, 8)
+        turns = max(1, _UNALIGNED_ROWS // high) if turns > 1 else 1
     turns, warps, thread_elements = _NEAR.point(
         form,
         images.size,
@@ -248,9 +253,10 @@ def near_pass(
     )
     aligned = width % thread_elements == 0 and pixels.alignment >= thread_elements * wide
     if not aligned:
-        thread_elements, turns = (min(thread_elements, 8), 1) if wide == 1 else (min(thread_elements, 4), turns)
+        thread_elements = min(thread_elements, 8 if wide == 1 else 4)
+    strip = (32 if aligned or wide > 1 or thread_elements % 4 else 31) * thread_elements
     rows = turns * high
-    across, down = -(-width // (32 * thread_elements)), -(-images.height // (warps * rows))
+    across, down = -(-width // strip), -(-images.height // (warps * rows))
     types = spelling(pixels.dtype), spelling(result), window
     index = "unsigned" if images.height * width < 2**32 else "long long"
     kernel = Kernel.from_template("window/near")[
@@ -562,18 +568,16 @@ def _smoothing(op: str, weights: tuple[tuple[float, ...], ...], scale: float, pi
     if is_near(images, size, pixels.border[0]):
         down, right = weights
         if dtype == _UINT8 and (halves := _in_halves(down, right)):
-            weights_record, is_box = halves
-            window = f"cudakit::halves<{size[0] // 2}, {size[1] // 2}, {images.channels}, {str(is_box).lower()}>"
+            weights_record, *flags = halves
+            flags_text = ", ".join(str(flag).lower() for flag in flags)
+            window = f"cudakit::halves<{size[0] // 2}, {size[1] // 2}, {images.channels}, {flags_text}>"
             return (near_pass(pixels, dtype, window, weights_record, size[0], 16, 2),)
         word_dtype: Any = np.float64 if number == "double" else np.float32
-        words = np.zeros((4, 12), np.uint8)
         if dtype == _UINT8:
             number, word_dtype, scale = "unsigned", np.uint32, round(scale * 2**24)
-            for k in range(4 if size[1] > 1 else 0):
-                words[k, k : k + size[1]] = (*right[:0:-1], *right)
         fields = [("y", word_dtype, (len(down),)), ("x", word_dtype, (len(right),)), ("bytes", np.uint32, (12,))]
         scaled = tuple(scale * weight for weight in down)
-        record = np.array((scaled, right, words.ravel().view(np.uint32)), fields)[()]
+        record = np.array((scaled, right, _in_words(right if dtype == _UINT8 else ())), fields)[()]
         window = f"cudakit::smooth<{number}, {size[0] // 2}, {size[1] // 2}, {images.channels}>"
         return (near_pass(pixels, dtype, window, record, size[0]),)
     between = np.dtype(np.float64) if number == "double" else _FLOAT32
@@ -592,19 +596,33 @@ def _smoothing(op: str, weights: tuple[tuple[float, ...], ...], scale: float, pi
     )
 
 
-def _in_halves(down: tuple[float, ...], right: tuple[float, ...]) -> tuple[Any, bool] | None:
+def _in_words(right: tuple[float, ...]) -> np.ndarray:
+    """Return symmetric weights in bytes, four to a word: three words each for windows that begin at byte 0, 1, 2, 3."""
+    words = np.zeros((4, 12), np.uint8)
+    for k in range(4 if len(right) > 1 else 0):
+        words[k, k : k + 2 * len(right) - 1] = (*right[:0:-1], *right)
+    return words.ravel().view(np.uint32)
+
+
+def _in_halves(down: tuple[float, ...], right: tuple[float, ...]) -> tuple[Any, bool, bool] | None:
     """Return weights of the window ``halves`` for bytes, or None where its sums need more than 16 bits.
 
     `down` and `right` are weights from the middle of the window outward, in whole numbers. The blur divides by the
-    product of their sums. The truth value says whether all weights are 1.
+    product of their sums. The truth values say whether all weights are 1, and whether the outermost down are.
     """
     y, x = (np.array(half).astype(int) // np.gcd.reduce(np.array(half).astype(int)) for half in (down, right))
     total = int((2 * y.sum() - y[0]) * (2 * x.sum() - x[0]))
     is_box = bool((y == 1).all() and (x == 1).all())
     if total > 257 or not (is_box or 256 % total == 0):
         return None
-    fields = [("y", np.uint32, (len(y),)), ("x", np.uint32, (len(x),)), ("scale", np.uint32)]
-    return np.array((y * (1 if is_box else 256 // total), x, round(2**24 / total)), fields)[()], is_box
+    y = y * (1 if is_box else 256 // total)
+    fields = [
+        ("y", np.uint32, (len(y),)),
+        ("x", np.uint32, (len(x),)),
+        ("scale", np.uint32),
+        ("bytes", np.uint32, (12,)),
+    ]
+    return np.array((y, x, round(2**24 / total), _in_words(tuple(x))), fields)[()], is_box, bool(y[-1] == 1)
 
 
 @planned(1024)

@@ -59,8 +59,20 @@ struct window_lines {
     __device__ __forceinline__ const Line& operator[](int k) const { return lines[(first + k) % LINES]; }
 };
 
+/// Σ x[|i|] of the bytes around byte k of the words after the first. weights.bytes: x four to a word, for windows that begin at byte 0, 1,
+/// 2, 3 of one.
+template <int HX, int WORDS, typename Weights>
+__device__ __forceinline__ unsigned dot(const unsigned (&words)[WORDS], int k, const Weights& weights) {
+    const int first = 4 + k - HX;
+    unsigned sum = 0;
+#pragma unroll
+    for (int word = first / 4; word <= (first + 2 * HX) / 4; ++word)
+        sum = __dp4a(words[word], weights.bytes[first % 4 * 3 + word - first / 4], sum);
+    return sum;
+}
+
 /// Σ y[|j|] x[|i|] window[j, i] over |j| ≤ HY, |i| ≤ HX. For bytes V is unsigned: x in whole numbers that add up to 256 at most, y in
-/// 2^−24 of such that the sum of all is at most 255. bytes: x four to a word, for windows that begin at byte 0, 1, 2, 3 of one.
+/// 2^−24 of such that the sum of all is at most 255. bytes: as in `dot`.
 template <typename V, int HY, int HX, int C>
 struct smooth {
     static constexpr int DOWN = HY, RIGHT = HX;
@@ -80,12 +92,7 @@ struct smooth {
             row.words(words);
 #pragma unroll
             for (int k = 0; k < COUNT; ++k) {
-                const int first = 4 + k - HX;
-                unsigned sum = 0;
-#pragma unroll
-                for (int word = first / 4; word <= (first + 2 * HX) / 4; ++word)
-                    sum = __dp4a(words[word], weights.bytes[first % 4 * 3 + word - first / 4], sum);
-                found.sums[k] = static_cast<V>(sum);
+                found.sums[k] = static_cast<V>(dot<HX>(words, k, weights));
             }
         } else {
             V values[COUNT + 2 * PAD];
@@ -147,10 +154,13 @@ struct byte_pairs {
 };
 
 /// `smooth` of bytes whose whole weights add up to 257 at most: two sums of 16 bits a word, which one instruction adds or multiplies.
-/// They add up to 256, and the upper byte of a sum is the result. BOX: all are 1, and weights.scale is 2^24 by their number.
-template <int HY, int HX, int C, bool BOX>
+/// They add up to 256, and the upper byte of a sum is the result. BOX: all are 1, and weights.scale is 2^24 by their number. UNIT: the
+/// outermost of a column are 1. weights.bytes: as in `dot`.
+template <int HY, int HX, int C, bool BOX, bool UNIT = BOX>
 struct halves {
     static constexpr int DOWN = HY, RIGHT = HX;
+    /// Four neighbours' products at once take fewer instructions than pairs only if pairs need two shifts.
+    static constexpr bool DOTS = !BOX && C == 1 && HX == 2;
     /// Of four neighbours the first and the third, then the second and the fourth.
     template <int COUNT>
     struct line {
@@ -167,15 +177,23 @@ struct halves {
         constexpr int BEFORE = (PAD + 3) / 4, WORDS = 2 * BEFORE + COUNT / 4;
         unsigned words[WORDS];
         row.words(words);
-        const byte_pairs<WORDS> pair(words, 0);
         line<COUNT> found;
+        if constexpr (DOTS) {
 #pragma unroll
-        for (int k = 0; k < COUNT / 2; ++k) {
-            const int own = 4 * BEFORE + k / 2 * 4 + k % 2;
-            unsigned sum = weight(weights.x, 0) * pair(own);
+            for (int k = 0; k < COUNT / 2; ++k) {
+                const int own = k / 2 * 4 + k % 2;
+                found.sums[k] = __byte_perm(dot<HX>(words, own, weights), dot<HX>(words, own + 2, weights), 0x5410);
+            }
+        } else {
+            const byte_pairs<WORDS> pair(words, 0);
 #pragma unroll
-            for (int i = 1; i <= HX; ++i) sum += weight(weights.x, i) * (pair(own - i * C) + pair(own + i * C));
-            found.sums[k] = sum;
+            for (int k = 0; k < COUNT / 2; ++k) {
+                const int own = 4 * BEFORE + k / 2 * 4 + k % 2;
+                unsigned sum = weight(weights.x, 0) * pair(own);
+#pragma unroll
+                for (int i = 1; i <= HX; ++i) sum += weight(weights.x, i) * (pair(own - i * C) + pair(own + i * C));
+                found.sums[k] = sum;
+            }
         }
         return found;
     }
@@ -190,7 +208,7 @@ struct halves {
                 sums[k] = weight(weights.y, 0) * lines[HY].sums[2 * word + k] + (BOX ? 0 : 0x00800080);
 #pragma unroll
                 for (int j = 1; j <= HY; ++j)
-                    sums[k] += weight(weights.y, j) * (lines[HY - j].sums[2 * word + k] + lines[HY + j].sums[2 * word + k]);
+                    sums[k] += (UNIT && j == HY ? 1 : weight(weights.y, j)) * (lines[HY - j].sums[2 * word + k] + lines[HY + j].sums[2 * word + k]);
             }
             unsigned bytes;
             if constexpr (!BOX) {
