@@ -273,7 +273,7 @@ def _tensor_map(descriptor: Any, layout: Mapping[str, Any]) -> EmulatedTensorMap
     dtype = _ELEMENTS[number] if number < len(_ELEMENTS) else None
     lacks = {
         "im2col": layout.get("is_im2col"), "padded float4": layout["fp4_padded"],
-        f"element type {number}": dtype is None, "rounding to tf32": descriptor.round_f32_to_tf32,
+        f"element type {number}": dtype is None,
     }  # fmt: skip
     for name, is_lacking in lacks.items():
         if is_lacking:
@@ -287,8 +287,9 @@ def _tensor_map(descriptor: Any, layout: Mapping[str, Any]) -> EmulatedTensorMap
             f"tensor has {memory.nbytes}"
         )
     array = np.lib.stride_tricks.as_strided(memory.view(np.uint8)[:size].view(dtype), shape, strides)
-    nan = descriptor.padding == "nan"
-    return EmulatedTensorMap(array, layout["block_size"], (1,) * len(shape), _SWIZZLES[layout["swizzle"]], nan)
+    nan, precision = descriptor.padding == "nan", "tf32" if descriptor.round_f32_to_tf32 and dtype is np.float32 else None
+    steps = (1,) * len(shape)
+    return EmulatedTensorMap(array, layout["block_size"], steps, _SWIZZLES[layout["swizzle"]], nan, precision)
 
 
 def _flat(type_name: Any, value: Any, layouts: Iterator[Mapping[str, Any] | None]) -> Iterator[Any]:

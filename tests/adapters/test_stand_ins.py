@@ -359,6 +359,10 @@ def test_tensor_descriptors_become_tensor_maps() -> None:
     tensor = descriptor(x, [4, 64], [64, 1])
     found = triton_kernels._tensor_map(tensor, layout)
     assert found.data == ck.tensor_map(x, (2, 32), swizzle="128B").data
+    tensor.round_f32_to_tf32 = True
+    rounds = ck.tensor_map(x, (2, 32), swizzle="128B", precision="tf32").data
+    assert triton_kernels._tensor_map(tensor, layout).data == rounds != found.data
+    tensor.round_f32_to_tf32 = False
     half = np.zeros((4, 64), np.int16)
     assert (
         triton_kernels._tensor_map(descriptor(half, [4, 64], [64, 1]), {**layout, "elem_type": 10}).data[120:124]
