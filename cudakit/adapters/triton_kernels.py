@@ -287,7 +287,10 @@ def _tensor_map(descriptor: Any, layout: Mapping[str, Any]) -> EmulatedTensorMap
             f"tensor has {memory.nbytes}"
         )
     array = np.lib.stride_tricks.as_strided(memory.view(np.uint8)[:size].view(dtype), shape, strides)
-    nan, precision = descriptor.padding == "nan", "tf32" if descriptor.round_f32_to_tf32 and dtype is np.float32 else None
+    nan, precision = (
+        descriptor.padding == "nan",
+        "tf32" if descriptor.round_f32_to_tf32 and dtype is np.float32 else None,
+    )
     steps = (1,) * len(shape)
     return EmulatedTensorMap(array, layout["block_size"], steps, _SWIZZLES[layout["swizzle"]], nan, precision)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import cudakit as ck
-from cudakit.arrays.layout import axes_of, axis_of, element_strides, merged, without
+from cudakit.arrays.layout import axes_of, axis_of, element_strides, flat, merged, without
 from cudakit.arrays.output import checked_output, overlaps, target
 from cudakit.arrays.place import TICKETS, array_place
 
@@ -22,6 +23,17 @@ def test_host_arrays_go_to_the_emulator() -> None:
     own = ck.emulator.stream("sm_80")
     assert array_place("op", own, ("x", x))[0].stream is own
     assert array_place("op", own, ("x", x))[0].device == "sm_80"
+
+
+@pytest.mark.parametrize("name", ["float8_e5m2", "float8_e4m3fn", "bfloat16", "float64"])
+def test_memory_of_transposed_and_reversed_arrays_is_flat(name: str) -> None:
+    dtype = np.dtype(getattr(ml_dtypes, name, name))
+    memory = np.arange(12).astype(dtype)
+    for view, below in ((memory.reshape(3, 4).T, 0), (memory.reshape(3, 4)[::-1], 8)):
+        whole = flat(view, below, 12)
+        assert whole.dtype == dtype
+        assert np.shares_memory(whole, memory)
+        np.testing.assert_array_equal(whole.view("u1"), memory.view("u1"))
 
 
 @pytest.mark.gpu

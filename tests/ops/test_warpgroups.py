@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from support.places import to_host
-from support.tiers import slow
+from support.tiers import in_tiers, slow
 from support.tolerance import bound
 
 import cudakit as ck
@@ -48,7 +48,8 @@ def numbers(xp: Any, *shape: int, dtype: np.dtype = F2, seed: int = 0) -> Any:
     rows = whole[begin:][: whole.size - run].reshape(*shape[:-1], pitch)[..., : shape[-1]].view(dtype)
     random = np.random.default_rng(seed)
     values = random.integers(-128, 128, shape) if dtype.kind == "i" else random.standard_normal(shape)
-    rows[...] = xp.asarray(values.astype(dtype))
+    bits = f"u{dtype.itemsize}"
+    rows.view(bits)[...] = xp.asarray(values.astype(dtype).view(bits))
     return rows
 
 
@@ -62,7 +63,8 @@ def check(a: Any, b: Any, stream: Any, by: str = "wgmma", want: Any = None, **na
     precision = named.get("precision")
     lines = vars(ck.ops.matmul)["explain"](a, b, by="threads", precision=precision, stream=stream)
     assert [name for name in ("wgmma", "mma.sync") if name in lines] == [by], lines
-    left, right = (to_host(x).astype(float) for x in (a, b))
+    # As bits: CuPy has no kernels for fp8.
+    left, right = (to_host(x.view(f"u{x.dtype.itemsize}")).view(x.dtype).astype(float) for x in (a, b))
     if precision:
         left, right = in_tf32(left), in_tf32(right)
     exact = left @ right if want is None else want(left @ right)
@@ -99,9 +101,7 @@ def test_tiles_and_layouts(stream: Any, xp: Any, monkeypatch: Any, tile: Tile, t
     check(*laid(xp, tile.m + 9, tile.n + 5, 64 * tile.stages + 70, turned, F2), stream)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("tile", TABLE["TF32"], ids=str)
-@pytest.mark.parametrize("turned", ["nn", "nt", "tt"])
+@in_tiers("tile,turned", TABLE["TF32"], ["nn", "nt", "tt"], strength=1, quick=lambda *_: False)
 def test_tiles_and_layouts_of_tf32(stream: Any, xp: Any, monkeypatch: Any, tile: Tile, turned: str) -> None:
     use(monkeypatch, tile)
     lines, others = tile.m + 9, tile.n + 5
@@ -129,12 +129,8 @@ def test_tf32_that_lies_along_k_in_neither_operand_is_left_to_mma_sync(stream: A
     check(*laid(xp, 72, 80, 96, "tn", F4), stream, by="mma.sync", precision="tf32")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", FP8, ids=str)
-@pytest.mark.parametrize("tile", TABLE["fp8"], ids=str)
+@in_tiers("dtype,tile", FP8, TABLE["fp8"], strength=1, quick=lambda *_: False)
 def test_fp8(stream: Any, xp: Any, monkeypatch: Any, dtype: np.dtype, tile: Tile) -> None:
-    if xp is not np:
-        pytest.skip("CuPy has no such arrays")
     use(monkeypatch, tile)
     m, n, k = tile.m + 9, tile.n + 5, 128 * tile.stages + 70
     operands = laid(xp, m, n, k, "nt", dtype)
