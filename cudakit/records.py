@@ -2,8 +2,8 @@
 
 A program that launches one kernel loads some fifty records. typing takes 0.1 ms for each: it compiles each annotation
 and writes the constructor as text. Here a class takes 0.02 ms: annotations stay text, and classes share the code of
-constructors by field count. A frozen dataclass of 15 fields takes 0.7 ms, for six methods that are written as text.
-Here all but the constructor are shared, and a class takes 0.1 ms.
+constructors by field count. A frozen dataclass of 15 fields takes 0.9 ms, for six methods that are written as text.
+Here all but the constructor are shared, and the class takes 0.2 ms.
 """
 
 from __future__ import annotations
