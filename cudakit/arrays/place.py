@@ -20,7 +20,7 @@ from cudakit.streams import devices, streams
 from cudakit.streams.devices import Limits
 from cudakit.streams.order import order
 from cudakit.streams.streams import as_stream, cupy_stream, device_stream, require_stream
-from cudakit.types.arguments import as_numpy, device_array_of, pointer_of, refuse_masked
+from cudakit.types.arguments import as_numpy, device_array_of, is_on_device, pointer_of, refuse_masked
 
 #: Counters at the start of a stream's workspace, which every kernel leaves at zero.
 TICKETS = 1024
@@ -461,7 +461,7 @@ def as_array(op: str, name: str, value: Any) -> tuple[Any, bool]:
     host = as_numpy(value)
     if host is not None:
         return host, True
-    if hasattr(value, "__cuda_array_interface__") or hasattr(value, "__dlpack__"):
+    if is_on_device(value) or hasattr(value, "__dlpack__"):
         return device_array_of(value), False
     raise ArgumentError(f"{op}: {name} is {type(value).__name__}, not an array; give a CuPy or a NumPy array")
 

@@ -17,7 +17,7 @@ from cudakit.jit.launch.bind import converter
 from cudakit.jit.specialise.specialise import BoundParameter
 from cudakit.places import place_of
 from cudakit.streams.witnesses import Witness, Work
-from cudakit.types.arguments import as_numpy, describe, refuse_masked, texture_handle
+from cudakit.types.arguments import as_numpy, describe, is_on_device, refuse_masked, texture_handle
 
 #: An address as it lies in a kernel's parameters.
 ADDRESS = struct.Struct("<Q")
@@ -125,7 +125,7 @@ def is_readonly(value: Any) -> bool:
     host = as_numpy(value)
     if host is not None:
         return not host.flags.writeable
-    return hasattr(value, "__cuda_array_interface__") and describe(value).evidence.readonly
+    return is_on_device(value) and describe(value).evidence.readonly
 
 
 def _memory(address: int, dtype: np.dtype, shape: Any, strides: Any, device: int | None) -> Memory:

@@ -11,7 +11,7 @@ import numpy as np
 from cudakit.memory.host_arrays import Callee, Kind
 from cudakit.places import DEVICES, Place, default_place, emulator, place_of
 from cudakit.streams import streams
-from cudakit.types.arguments import as_numpy
+from cudakit.types.arguments import as_numpy, is_on_device
 
 
 class Backend(Protocol):
@@ -78,7 +78,7 @@ def stream_or_current(stream: Any, array: Any = None) -> Any:
         return stream
     if array is not None and as_numpy(array) is not None:
         return emulator().current()
-    is_device_array = hasattr(array, "__cuda_array_interface__") or hasattr(array, "__dlpack__")
+    is_device_array = is_on_device(array) or hasattr(array, "__dlpack__")
     return (DEVICES if is_device_array else default_place()).current()
 
 

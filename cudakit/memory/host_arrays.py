@@ -17,7 +17,7 @@ import numpy as np
 from cudakit.errors import ArgumentError, EmulationError, LaunchError
 from cudakit.jit.signature.signature import Signature
 from cudakit.places import is_capturing
-from cudakit.types.arguments import as_numpy, refuse_masked
+from cudakit.types.arguments import as_numpy, is_on_device, refuse_masked
 from cudakit.types.checked import flag
 from cudakit.types.cpp import Pointer
 
@@ -54,7 +54,7 @@ def host_array(name: str, parameter: str, value: Any) -> np.ndarray:
         refuse_masked(value)
         result: np.ndarray | None = value
     else:
-        result = as_numpy(value) if not hasattr(value, "__cuda_array_interface__") else None
+        result = as_numpy(value) if not is_on_device(value) else None
     if result is None:
         hint = "; make one with numpy.asarray" if isinstance(value, list | tuple | int | float) else ""
         raise ArgumentError(f"{name}: {parameter} must be a NumPy array, got {type(value).__name__}{hint}")
@@ -206,7 +206,7 @@ def _exported(word: str, array: Any) -> np.ndarray:
     ArgumentError
         The array is in device memory, or the object is no array.
     """
-    on_device = hasattr(array, "__cuda_array_interface__")
+    on_device = is_on_device(array)
     host = None if on_device else as_numpy(array)
     if host is None:
         hint = "it is in device memory: give it to the kernel as it is" if on_device else "give a NumPy array"

@@ -25,7 +25,7 @@ from cudakit.memory.accounting import tell_emulator
 from cudakit.memory.backend import backend_of, stream_or_current
 from cudakit.memory.host_arrays import KINDS, Kind, host_array
 from cudakit.streams import devices
-from cudakit.types.arguments import Exported, count_registered
+from cudakit.types.arguments import Exported, count_registered, is_on_device
 from cudakit.types.checked import dtype_of, flag, is_one_of
 
 
@@ -257,7 +257,7 @@ def host_view(array: Any) -> np.ndarray:
         from cudakit.emulator import face
 
         return face.host_view(array)
-    if not hasattr(array, "__cuda_array_interface__"):
+    if not is_on_device(array):
         raise ArgumentError(f"host_view takes a managed array, got {type(array).__name__}")
     from cuda.bindings import driver
 
@@ -319,7 +319,7 @@ def to_device(array: Any, stream: Any = None, out: Any = None) -> Any:
     """
     stream = stream_or_current(stream)
     backend = backend_of(stream)
-    if hasattr(array, "__cuda_array_interface__"):
+    if is_on_device(array):
         return backend.across(array, stream, out)
     return backend.to_device(host_array("to_device", "array", array), stream, out)
 

@@ -33,7 +33,7 @@ from cudakit.streams import devices, segments, streams
 from cudakit.streams.order import order
 from cudakit.streams.streams import DeviceStream, device_stream
 from cudakit.streams.witnesses import doing, watched
-from cudakit.types.arguments import describe, device_array_of, is_page_locked
+from cudakit.types.arguments import describe, device_array_of, is_on_device, is_page_locked
 
 if TYPE_CHECKING:
     from cudakit.streams.segments import Range
@@ -561,7 +561,7 @@ def _as_device_array(name: str, value: Any) -> Any:
     if isinstance(value, cupy.ndarray):
         return value
     is_host = isinstance(value, np.ndarray)
-    if hasattr(value, "__cuda_array_interface__") or (not is_host and hasattr(value, "__dlpack__")):
+    if is_on_device(value) or (not is_host and hasattr(value, "__dlpack__")):
         return device_array_of(value)
     raise ArgumentError(f"{name} must be a CuPy array on a GPU's stream, got {type(value).__name__}")
 

@@ -14,6 +14,7 @@ from cudakit.jit.specialise.specialise import BoundParameter
 from cudakit.memory.host_arrays import HostArray
 from cudakit.memory.memory import to_device, to_host
 from cudakit.places import DEVICES, place_of
+from cudakit.types.arguments import is_on_device
 
 #: Bytes of poison: NaN for floating-point numbers, a large negative number for integers.
 _NAN_BYTE, _BYTE = 0xFF, 0xA5
@@ -165,7 +166,7 @@ class Outputs:
 
     def like(self, number: int, array: Any) -> Any:
         """Return an array of the caller for comparison with an output: at its place, with its dtype."""
-        host = to_host(array, self.stream) if hasattr(array, "__cuda_array_interface__") else np.asarray(array)
+        host = to_host(array, self.stream) if is_on_device(array) else np.asarray(array)
         target = self.arguments[number]
         if host.shape != target.shape:
             raise ArgumentError(

@@ -98,12 +98,25 @@ def device_array_of(value: Any) -> Any:
     """
     import cupy  # a program with such an object has mostly loaded it
 
-    if hasattr(value, "__cuda_array_interface__"):
+    if _is_torch(value) and (dtype := _dtype_of_torch(value)).name.startswith("float8"):
+        # torch exports no fp8.
+        with exporting(value, "__cuda_array_interface__"):
+            return cupy.asarray(value.view(sys.modules["torch"].uint8)).view(dtype)
+    if is_on_device(value):
         described(value, "__cuda_array_interface__")
         with exporting(value, "__cuda_array_interface__"):
             return cupy.asarray(value)
     with exporting(value, "__dlpack__"):
         return cupy.from_dlpack(value)
+
+
+def is_on_device(value: Any) -> bool:
+    """Return whether an object exports device memory. A tensor of torch does so if torch exports its dtype or not."""
+    return bool(value.is_cuda) if _is_torch(value) else hasattr(value, "__cuda_array_interface__")
+
+
+def _is_torch(value: Any) -> bool:
+    return type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "data_ptr")
 
 
 def dlpack_device(value: Any) -> int:
@@ -573,7 +586,7 @@ def as_numpy(value: Any) -> np.ndarray | None:
         return None if value.shape == () and value.dtype.names is not None else value
     if isinstance(value, np.generic):
         return None
-    if type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "data_ptr"):
+    if _is_torch(value):
         return None if value.is_cuda else _of_torch(value)
     if _has(value, "__dlpack_device__") and dlpack_device(value) in _HOST_DEVICE_TYPES:
         with exporting(value, "__dlpack__"):

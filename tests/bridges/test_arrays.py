@@ -9,7 +9,7 @@ import pytest
 from support.bridges import SOURCE
 
 import cudakit as ck
-from cudakit.types.arguments import describe
+from cudakit.types.arguments import describe, is_on_device
 
 pytestmark = [pytest.mark.bridges, pytest.mark.filterwarnings("ignore")]  # of these libraries
 
@@ -33,6 +33,42 @@ def test_device_arrays_of_numba(stream: Any) -> None:
     np.testing.assert_array_equal(array.copy_to_host(), 3 * np.arange(100, dtype=np.float32))
     with pytest.raises(ck.ArgumentError, match=r"contiguous.*DeviceNDArray"):
         tripled(stream, array[::2], 50)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2"])
+def test_tensors_of_fp8(stream: Any, name: str) -> None:
+    """torch exports no fp8: its property of device memory raises a KeyError."""
+    torch = package("torch")
+    numbers = torch.randn(64, 128, device="cuda")
+    tensor = numbers.to(getattr(torch, name))
+    torch.cuda.synchronize()
+    host = ck.to_host(tensor, stream)
+    assert host.dtype.name == name
+    np.testing.assert_array_equal(host.astype("f4"), tensor.float().cpu().numpy())
+    columns = ck.to_host(tensor[:, ::2], stream)
+    np.testing.assert_array_equal(columns, host[:, ::2])
+    product = ck.ops.matmul(tensor, tensor.T, dtype=np.float32, stream=stream)
+    exact = host.astype("f8") @ host.astype("f8").T
+    np.testing.assert_allclose(ck.to_host(product, stream), exact, rtol=1e-5, atol=1e-4 * np.abs(exact).max())
+
+
+def test_a_tensor_is_on_its_device_whatever_torch_exports() -> None:
+    class Tensor:
+        def __init__(self, is_cuda: bool) -> None:
+            self.is_cuda = is_cuda
+
+        def data_ptr(self) -> int:
+            return 0
+
+        @property
+        def __cuda_array_interface__(self) -> Any:
+            raise KeyError("torch.float8_e4m3fn")
+
+    Tensor.__module__ = "torch"
+    assert is_on_device(Tensor(True))
+    assert not is_on_device(Tensor(False))
+    assert not is_on_device(np.zeros(3))
 
 
 @pytest.mark.gpu
