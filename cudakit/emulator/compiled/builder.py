@@ -5,16 +5,17 @@ Emitters use its `read` and `write` of operands, and its `mask`.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, reduce
 from typing import NamedTuple
 
 from cudakit.emulator.compiled import Refusal
-from cudakit.emulator.compiled.layout import Layout, Slot
+from cudakit.emulator.compiled.layout import Effort, Layout, Slot
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape, Shapes, join, resized
 from cudakit.emulator.isa.facts import sources, targets
 from cudakit.emulator.machine.decode import DTYPES, STORAGE, Context, immediate
@@ -43,6 +44,20 @@ class X(NamedTuple):
         return self.type[0] == "<"
 
 
+@dataclass(slots=True)
+class SharedFunction:
+    """Function beside the kernel: its name, the names of its parameters, and what it returns."""
+
+    name: str
+    parameters: list[str] = field(default_factory=list)
+    results: list[X] = field(default_factory=list)
+
+    @property
+    def type(self) -> str:
+        """Type of what it returns: the results, and whether it has failed."""
+        return f"{{ {', '.join([*(x.type for x in self.results), 'i1'])} }}"
+
+
 class Text:
     """Lines of a function's body in LLVM IR."""
 
@@ -52,6 +67,9 @@ class Text:
         self.lines: list[str] = []
         self._count = 0
         self.declared: set[str] = set()
+        #: Text of the functions beside the kernel, and their declarations.
+        self.functions: list[str] = []
+        self.prototypes: list[str] = []
         #: Label of the current block.
         self.here = "entry"
 
@@ -75,6 +93,42 @@ class Text:
         """Begin a block with a label."""
         self.here = name
         self.lines.append(f"{name}:")
+
+    @contextmanager
+    def function(self, parameters: Mapping[str, X]) -> Iterator[SharedFunction]:
+        """Write the code of the block as a function beside the kernel, with names of its own.
+
+        The block adds the function's results. A jump to the label ``failed`` returns none, and the truth. Names of the
+        kernel's that the code uses become parameters, as pointers.
+        """
+        outer = self.lines, self._count, self.here
+        self.lines, self._count = [], 0
+        self.label("entry")
+        function = SharedFunction(f"shared.{len(self.functions)}")
+        yield function
+        type_ = function.type
+        result = X(type_, "poison")
+        for number, x in enumerate([*function.results, constant("i1", 0)]):
+            result = self.make(f"insertvalue {result}, {x}, {number}", type_)
+        self.do(f"ret {result}")
+        self.label("failed")
+        failed = self.make(f"insertvalue {type_} poison, i1 true, {len(function.results)}", type_)
+        self.do(f"ret {failed}")
+        body = "\n".join(self.lines)
+        defined = set(re.findall(r"^  (%\S+) =", body, re.MULTILINE))
+        labels = {f"%{label}" for label in re.findall(r"^(\S+):$", body, re.MULTILINE)}
+        function.parameters += sorted(set(re.findall(r"%[\w.]+", body)) - defined - labels)
+        types = [parameters[name].type if name in parameters else "ptr" for name in function.parameters]
+        head = ", ".join(map(" ".join, zip(types, function.parameters, strict=True)))
+        self.prototypes.append(f"declare {type_} @{function.name}({', '.join(types)})")
+        self.functions.append(f"define {type_} @{function.name}({head}) #0 {{\n{body}\n}}")
+        self.lines, self._count, self.here = outer
+
+    def call_parts(self, function: SharedFunction, arguments: Sequence[X]) -> list[X]:
+        """Append a call of a function beside the kernel; return its results, and whether it has failed."""
+        whole = self.call(function.name, function.type, *arguments)
+        types = [*(x.type for x in function.results), "i1"]
+        return [self.make(f"extractvalue {whole}, {number}", type_) for number, type_ in enumerate(types)]
 
     # ── the usual instructions ──
 
@@ -336,12 +390,16 @@ class Builder:
     raw: set[str]
     text: Text
 
-    def __init__(self, context: Context, shapes: Shapes, layout: Layout, raw: set[str], single: bool) -> None:
+    def __init__(self, context: Context, shapes: Shapes, layout: Layout, raw: set[str], effort: Effort) -> None:
         self.context, self.shapes, self.layout, self.raw = context, shapes, layout, raw
         self.function: Function = context.function
         self.text = Text()
         #: Whether blocks have one body only, and no second one for vectors with all lanes active.
-        self.single = single
+        self.single = effort.single
+        #: Whether accesses are calls of functions that equal accesses share.
+        self.shares = effort.shares
+        #: Functions of accesses, by all that decides their code.
+        self.accesses: dict[tuple[object, ...], SharedFunction] = {}
         self.width: int = layout.width
         #: Type of a set of lanes: an integer with a bit a lane.
         self.mask_type: str = f"i{layout.width}"

@@ -291,9 +291,10 @@ class Facts(NamedTuple):
 
 
 class KernelIR(NamedTuple):
-    """IR of a kernel, and the facts for its launches."""
+    """IR of a kernel, of the functions that it calls beside the helpers, if any, and the facts for its launches."""
 
     text: str
+    beside: str
     facts: Facts
 
 
@@ -335,14 +336,17 @@ class _Kernel:
         scaffold.end()
         head = "\n".join(scaffold.entry())
         body = "\n".join(text.lines)
-        declared = "\n".join(sorted(text.declared))
-        # No unwinding: unwind tables would have to be registered and removed again.
-        whole = (
-            f"{DECLARED}\ndefine i64 @kernel(ptr noalias %ctx, i64 %first, i64 %last) #0 {{\n"
-            f"{head}\n{body}\n}}\n{declared}\n"
+        declared, prototypes = "\n".join(sorted(text.declared)), "\n".join(text.prototypes)
+        end = (
             'attributes #0 = { nounwind "no-trapping-math"="true" "prefer-vector-width"="512" }\n'
             '!0 = !{}\n!1 = !{!"branch_weights", i32 1, i32 10000}\n!2 = !{!"branch_weights", i32 10000, i32 1}\n'
         )
+        # No unwinding: unwind tables would have to be registered and removed again.
+        whole = (
+            f"{DECLARED}\ndefine i64 @kernel(ptr noalias %ctx, i64 %first, i64 %last) #0 {{\n"
+            f"{head}\n{body}\n}}\n{declared}\n{prototypes}\n{end}"
+        )
+        beside = "\n".join([DECLARED, *text.functions, declared, end]) if text.functions else ""
         facts = Facts(
             tuple(b.sites),
             tuple(b.symbols),
@@ -352,7 +356,7 @@ class _Kernel:
             tuple((number + 1, self.flow.blocks[number].last - 1) for number in analysis.barriers),
             len(self.code),
         )
-        return KernelIR(whole, facts)
+        return KernelIR(whole, beside, facts)
 
     def _block(self, place: int, number: int) -> None:
         """Write basic block `number`, with its masks; `place` is its index in the order of blocks."""

@@ -58,6 +58,8 @@ class Effort(NamedTuple):
     single: bool
     #: Whether values live across blocks stay in memory. Else LLVM makes phi nodes for them, which takes long.
     in_memory: bool
+    #: Whether equal accesses that are checked by themselves share a function: less to compile, and a call for each.
+    shares: bool
 
 
 #: Limits of a kernel's instructions. Up to the first, vectors take four CPU registers instead of two: less overhead a
@@ -68,7 +70,7 @@ _SMALL, _SHORT, _LONG = 80, 300, 1000
 
 def effort_of(size: int, baseline: bool) -> Effort:
     """Return the effort for a kernel of `size` instructions, in the baseline tier or else the optimized tier."""
-    return Effort(baseline or size > _LONG, size > _SHORT)
+    return Effort(baseline or size > _LONG, size > _SHORT, baseline)
 
 
 def lanes_at_once(native: int, size: int) -> int:

@@ -12,7 +12,7 @@ import ctypes
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import count
@@ -126,8 +126,10 @@ def _helpers() -> bytes:
 class Code:
     """Object code loaded into the process, for as long as this object lives."""
 
-    def __init__(self, code: bytes) -> None:
-        library = llvm.JITLibraryBuilder().add_object_img(code).add_object_img(_helpers())
+    def __init__(self, code: Sequence[bytes]) -> None:
+        library = llvm.JITLibraryBuilder()
+        for part in (*code, _helpers()):
+            library.add_object_img(part)
         library.add_current_process().export_symbol("kernel")
         self._library = library.link(_jit(), f"kernel{next(_numbers)}")
         #: run(words, first block, last block): 0, or the reason why it stopped.
@@ -172,7 +174,8 @@ class Tier(NamedTuple):
     """Object code of a kernel in one tier, and the facts for its launches."""
 
     facts: Facts
-    object_code: bytes
+    #: Of the kernel, and of functions that it calls, if there are any.
+    object_code: tuple[bytes, ...]
     is_baseline: bool
 
 
@@ -210,8 +213,10 @@ def make(source: Source, layout: Layout, short: int, optimised: bool) -> Tier:
     Refusal
     """
     ir = kernel.make(source.context, layout, not optimised)
-    code = object_code(ir.text, optimised)
-    entry = json.dumps((digest_of(ir.text, optimised), ir.facts)).encode()
+    # Functions that many accesses call are optimized always.
+    modules = [(ir.text, optimised), *([(ir.beside, True)] if ir.beside else [])]
+    code = tuple(object_code(*module) for module in modules)
+    entry = json.dumps(([digest_of(*module) for module in modules], ir.facts)).encode()
     default_cache().blob("machinecode", _key(source, layout, short, optimised), lambda: entry)
     return Tier(ir.facts, code, not optimised)
 
@@ -224,9 +229,9 @@ def _stored(source: Source, layout: Layout, short: int, optimised: bool) -> Tier
     entry = default_cache().stored("machinecode", _key(source, layout, short, optimised))
     if entry is None:
         return None
-    digest, facts = json.loads(entry)
-    code = stored_code(digest)
-    return None if code is None else Tier(Facts.of(facts), code, not optimised)
+    digests, facts = json.loads(entry)
+    code = tuple(part for part in map(stored_code, digests) if part is not None)
+    return Tier(Facts.of(facts), code, not optimised) if len(code) == len(digests) else None
 
 
 def _key(source: Source, layout: Layout, short: int, optimised: bool) -> str:

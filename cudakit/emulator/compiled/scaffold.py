@@ -138,7 +138,7 @@ class Scaffold:
             analysis.shapes.divergent,
             effort,
         )
-        b = self.b = Builder(analysis.context, analysis.shapes, analysis.layout, analysis.raw, effort.single)
+        b = self.b = Builder(analysis.context, analysis.shapes, analysis.layout, analysis.raw, effort)
         b.lasting = analysis.lasting
         self.text = b.text
         self.states = States(b)

@@ -10,7 +10,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from cudakit.emulator.compiled import Refusal
-from cudakit.emulator.compiled.builder import Builder, LaneAccess, Value, X, bits_of, constant, lanes_of, like
+from cudakit.emulator.compiled.builder import (
+    Builder,
+    LaneAccess,
+    SharedFunction,
+    Value,
+    X,
+    bits_of,
+    constant,
+    lanes_of,
+    like,
+)
 from cudakit.emulator.compiled.emit.meanings import add_values
 from cudakit.emulator.compiled.helpers import GENERIC, GLOBAL, NOWHERE, READ, SHARED, WRITE
 from cudakit.emulator.compiled.layout import Slot
@@ -239,6 +249,10 @@ class Way:
     x: X
 
 
+#: Writer of an access once it is checked: from pattern and pointers, and values to store, to loaded values.
+Fast = Callable[[Way, list[X]], list[X]]
+
+
 class Access:
     """An access of a vector: its addresses, and the code that checks them."""
 
@@ -253,6 +267,8 @@ class Access:
         self.code = SPACES.get(self.space, GENERIC)
         self.mark = mark_of(instr, use)
         self.lane_access = LaneAccess(self.space, size, count, self.mark, piece)
+        #: Number of the access's site in a function that accesses share; None: not in one.
+        self.site: X | None = None
         if self.space == "const" and use == WRITE:
             raise Refusal("a store to constant memory")
         self.address = address = address_of(b, base, self.code == SHARED)
@@ -271,30 +287,87 @@ class Access:
         if not self.range and self.code != SHARED and self.space != "local":
             self.range = new_range(b, (root_of(b, base), self.code, self.bytes, use))
 
-    def run(self, fast: Callable[[Way], list[X]], values: list[X]) -> list[X]:
+    def run(self, fast: Fast, values: list[X]) -> list[X]:
         """Write the access: by `fast` if the check holds, else lane by lane; return the loaded values.
 
         `values` has the values to store, or nothing for a load. The result of a store is empty.
         """
-        b, text = self.b, self.b.text
+        b = self.b
         if self.space == "local":
-            return self._local(fast)
+            return self._local(fast, values)
         if b.checked is not None:
-            way = self._way()
-            loaded = fast(way)
-            if b.layout.watched and self.code != SHARED:
-                self._note(way)
-            return loaded
+            return self._near(fast, values)
+        return self._by_call(fast, values) if b.shares else self._checked(fast, values)
+
+    def _by_call(self, fast: Fast, values: list[X]) -> list[X]:
+        """Write a call of the function that equal accesses share, and the function once; return the loaded values."""
+        b, text = self.b, self.b.text
+        narrow = self.address.narrow
+        arguments = {
+            "%ctx": X("ptr", "%ctx"),
+            "%site": constant("i64", b.site(self.lane_access)),
+            "%address": self.address.x,
+            "%thread": b.first_thread,
+            "%block": b.block_number,
+            "%shared": b.shared_base,
+            "%shared.bytes": b.shared_bytes,
+            "%range": X("ptr", self.range),
+            **({} if narrow is None else {"%narrow": narrow}),
+            **({} if b.mask is None else {"%mask": b.bits(b.mask)}),
+            **{f"%value.{number}": value for number, value in enumerate(values)},
+        }
+        types = tuple((name, x.type) for name, x in arguments.items())
+        key = (
+            self.pattern,
+            self.address.shape,
+            self.lane_access,
+            self.code,
+            self.use,
+            not self.range,
+            b.unlikely,
+            types,
+        )
+        function = b.accesses.get(key)
+        if function is None:
+            inner = {name: X(type_, name) for name, type_ in types}
+            function = b.accesses[key] = self._function(fast, inner, len(values))
+        arguments |= {name: X("ptr", name) for name in (b.scratch_addresses, b.scratch_values, *(b.turns or ()))}
+        *results, failed = text.call_parts(function, [arguments[name] for name in function.parameters])
+        b.fail_if(failed)
+        return results
+
+    def _function(self, fast: Fast, inner: dict[str, X], stored: int) -> SharedFunction:
+        """Write the access as a function beside the kernel, with parameters `inner`, of which `stored` are values."""
+        b, text = self.b, self.b.text
+        outer = self.address, self.range, b.mask, b.first_thread, b.block_number, b.shared_base, b.shared_bytes
+        with text.function(inner) as function:
+            self.address = Value(self.address.shape, inner["%address"], inner.get("%narrow"))
+            self.range, self.site = self.range and "%range", inner["%site"]
+            b.first_thread, b.block_number = inner["%thread"], inner["%block"]
+            b.shared_base, b.shared_bytes = inner["%shared"], inner["%shared.bytes"]
+            b.mask = b.mask and b.from_bits(inner["%mask"])
+            function.results += self._checked(fast, [inner[f"%value.{number}"] for number in range(stored)])
+        self.address, self.range, b.mask, b.first_thread, b.block_number, b.shared_base, b.shared_bytes = outer
+        return function
+
+    def _near(self, fast: Fast, values: list[X]) -> list[X]:
+        """Write the access after its check; return the loaded values."""
+        way = self._way()
+        loaded = fast(way, values)
+        if self.b.layout.watched and self.code != SHARED:
+            self._note(way)
+        return loaded
+
+    def _checked(self, fast: Fast, values: list[X]) -> list[X]:
+        """Write the access with its check; return the loaded values."""
+        b, text = self.b, self.b.text
         if b.unlikely:
             return self._by_lanes(values)
         inside = self._inside()
         near, far, joined = (text.fresh(stem) for stem in ("near", "far", "joined"))
         text.do(f"br {inside}, label %{near}, label %{far}, !prof !2")
         text.label(near)
-        way = self._way()
-        near_values = fast(way)
-        if b.layout.watched and self.code != SHARED:
-            self._note(way)
+        near_values = self._near(fast, values)
         near = text.here
         text.jump(joined)
         text.label(far)
@@ -403,7 +476,7 @@ class Access:
             at = text.at(b.scratch_values, number * width * self.size)
             text.store(b.spread(value), at, ", align 1")
         failed = text.call(
-            "lanes", "i1", "%ctx", b.site(self.lane_access), b.first_thread, b.block_number,
+            "lanes", "i1", "%ctx", self.site or b.site(self.lane_access), b.first_thread, b.block_number,
             mask, self.size, self.count, self.use,
             self.code, width, b.scratch_addresses,
             b.scratch_values, b.local_row, self.mark,
@@ -423,7 +496,7 @@ class Access:
                 results.append(text.load(b.vector(element), at, ", align 1"))
         return results
 
-    def _local(self, fast: Callable[[Way], list[X]]) -> list[X]:
+    def _local(self, fast: Fast, values: list[X]) -> list[X]:
         """Write an access to the lanes' own memory, rows of one length; return the loaded values."""
         b, text = self.b, self.b.text
         offsets = self.address.x
@@ -437,7 +510,7 @@ class Access:
         b.stop_where(bad, offsets, self.lane_access)
         rows = text.binary("add", offsets, b.iota("i64", b.local_row))
         where = text.make(f"getelementptr i8, ptr {b.local_base.name}, {rows}", like(rows, "ptr"))
-        return fast(Way("scattered", where))
+        return fast(Way("scattered", where), values)
 
 
 def by_turns(b: Builder, done_label: str) -> Iterator[X]:

@@ -107,17 +107,17 @@ def load(b: Builder, instr: Instruction, source: Operand, size: int, count: int,
     if strong:
         text.fence()
 
-    def fast(way: Way) -> list[X]:
+    def fast(way: Way, values: list[X]) -> list[X]:
         if way.pattern == "uniform":
             return [text.load(element, text.at(way.x, number * size), f", align {size}") for number in range(count)]
         if way.pattern == "row":
             return load_row(b, way.x, element, count, size)
         return [gather(b, way.x, element, number * size) for number in range(count)]
 
-    values = access.run(fast, [])
+    loaded = access.run(fast, [])
     if strong:
         text.fence()
-    return values
+    return loaded
 
 
 # ── stores ──
@@ -142,7 +142,7 @@ def store(b: Builder, instr: Instruction, target: Operand, size: int, values: li
     text = b.text
     access = Access(b, instr, target, size, len(values), WRITE, piece)
 
-    def fast(way: Way) -> list[X]:
+    def fast(way: Way, values: list[X]) -> list[X]:
         if way.pattern == "uniform":
             for number, value in enumerate(values):
                 at = text.at(way.x, number * size)
