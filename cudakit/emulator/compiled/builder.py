@@ -49,8 +49,8 @@ class SharedFunction:
     """Function beside the kernel: its name, the names of its parameters, and what it returns."""
 
     name: str
-    parameters: list[str] = field(default_factory=list)
-    results: list[X] = field(default_factory=list)
+    parameters: list[str] = field(default_factory=list[str])
+    results: list[X] = field(default_factory=list[X])
 
     @property
     def type(self) -> str:
