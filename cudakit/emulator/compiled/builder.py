@@ -395,9 +395,9 @@ class Builder:
         self.function: Function = context.function
         self.text = Text()
         #: Whether blocks have one body only, and no second one for vectors with all lanes active.
-        self.single = effort.single
+        self.single: bool = effort.single
         #: Whether accesses are calls of functions that equal accesses share.
-        self.shares = effort.shares
+        self.shares: bool = effort.shares
         #: Functions of accesses, by all that decides their code.
         self.accesses: dict[tuple[object, ...], SharedFunction] = {}
         self.width: int = layout.width
