@@ -426,10 +426,12 @@ class OnDevice:
         use = order().before(target, (segments.cupy_span(source),), (), _producers(target))
         if not source._c_contiguous:
             with streams.cupy_stream(target.core):
+                if source.dtype.isbuiltin != 1 and source.dtype.names is None:
+                    source = source.view(f"u{source.itemsize}")  # CuPy copies no elements of fp8
                 source = source.copy(order="C")
         move = staging.fetch if wait else staging.deliver
         if is_small:
-            result = staging.fetched(source.data.ptr, source.shape, source.dtype, size, target)
+            result = staging.fetched(source.data.ptr, source.shape, device_source.dtype, size, target)
         elif is_watched:
             with doing("copy", "to_host", stream, (array,), (result,), size):
                 move(source.data.ptr, result, target)
