@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from cudakit.errors import CudakitError
 
 _END = object()
+_ENDED = "the source's event loop has cancelled it, or has ended"
 #: Seconds after which whoever waits looks whether the event loop still runs.
 _LOOK = 0.1
 
@@ -53,7 +54,7 @@ class AsyncSource(Iterator[Any]):
         except CancelledError as error:
             if self._stopped:
                 raise StopIteration from None
-            raise CudakitError("the source's event loop has cancelled it, or has ended") from error
+            raise CudakitError(_ENDED) from error
         if item is _END:
             raise StopIteration
         return item
@@ -112,7 +113,10 @@ class AsyncSource(Iterator[Any]):
         self._task = asyncio.current_task()
         if self._iterator is None:
             self._iterator = aiter(self._source)
-        return await anext(self._iterator, _END)
+        item = await anext(self._iterator, _END)
+        if item is _END and getattr(asyncio.get_running_loop(), "_asyncgens_shutdown_called", False):
+            raise CudakitError(_ENDED)  # a loop closes its generators before it ends: these are not all items
+        return item
 
     async def _end(self) -> None:
         if self._task is not None and not self._task.done():

@@ -79,6 +79,7 @@ class Section:
         self._keys: list[Any] = []
         self._copied: list[bool] | None = None
         self._sets: list[BufferSet] = []
+        self._device_id: int | None = None
         self._free: list[BufferSet] = []
         #: Items on the device, and those that pass by.
         self._flight: deque[tuple[Parcel, BufferSet | None]] = deque()
@@ -147,6 +148,8 @@ class Section:
         try:
             if not self._sets:
                 self._prepare(parcel.value)
+            if self._device_id is not None:
+                devices.make_current(self._device_id)  # another thread may have taken the items before
             buffers = self._free.pop() if self._free else self._new_buffers()
             lane, arriving, leaving = buffers.lane, self._lanes.arriving, self._lanes.leaving
             with self._contexts[id(lane)]:
@@ -254,7 +257,8 @@ class Section:
         lanes = self._lanes
         buffers = BufferSet(lanes.computing[len(self._sets) % len(lanes.computing)])
         if not lanes.emulated:
-            devices.make_current(buffers.lane.device.device_id)
+            self._device_id = buffers.lane.device.device_id
+            devices.make_current(self._device_id)
         self._sets.append(buffers)
         return buffers
 

@@ -164,6 +164,19 @@ def test_a_loop_that_ends_before_the_run(stream: Any) -> None:
             pass
 
 
+def test_a_loop_that_is_ending_does_not_end_the_items() -> None:
+    """It closes asynchronous generators while it still runs."""
+
+    async def main() -> None:
+        source, loop = AsyncSource(Camera()), asyncio.get_running_loop()
+        assert first(await loop.run_in_executor(None, next, source)) == 0
+        await loop.shutdown_asyncgens()
+        with pytest.raises(ck.CudakitError, match="event loop has cancelled it, or has ended"):
+            await loop.run_in_executor(None, next, source, None)
+
+    asyncio.run(main())
+
+
 def test_a_loop_that_has_ended_leaves_nothing_that_nobody_awaits() -> None:
     loop = asyncio.new_event_loop()
 

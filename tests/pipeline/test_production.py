@@ -81,6 +81,20 @@ def test_what_a_handler_returns_comes_in_the_items_place(stream: Any, kind: str)
     assert told == [(number, "check", threading.current_thread()) for number in (1, 4, 9)]
 
 
+def test_each_item_may_be_taken_by_a_thread_that_never_used_the_device(stream: Any) -> None:
+    """Also where memory for another shape comes from the pool: CuPy then makes no context current."""
+    sizes = [100 - number // 3 for number in range(30)]
+    run = ck.Pipeline([lambda x, _: x + 1], stream=stream)(np.full(size, size, np.float32) for size in sizes)
+    results: list[Any] = [next(run)]
+    while len(results) < len(sizes):
+        thread = threading.Thread(target=lambda: results.append(next(run)))
+        before = len(results)
+        thread.start()
+        thread.join()
+        assert len(results) == before + 1
+    assert [(result.size, float(result[0])) for result in results] == [(size, size + 1) for size in sizes]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_whoever_keeps_the_errors_keeps_no_items(stream: Any, kind: str) -> None:
     alive: list[Any] = []
