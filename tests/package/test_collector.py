@@ -17,9 +17,10 @@ pytestmark = pytest.mark.emulator
 @pytest.fixture(autouse=True)
 def collector() -> Iterator[None]:
     """Leave the garbage collector as it was before the test."""
-    was_enabled = gc.isenabled()
+    was_enabled, were_frozen = gc.isenabled(), gc.get_freeze_count() > 0
     yield
-    gc.unfreeze()
+    # What earlier tests left is frozen: else each full run in later tests would search it.
+    (gc.freeze if were_frozen else gc.unfreeze)()
     (gc.enable if was_enabled else gc.disable)()
 
 
@@ -35,6 +36,7 @@ def test_the_collector_is_off_in_the_block_and_then_as_it_was(enabled: bool, err
 
 
 def test_what_is_made_in_the_block_is_not_searched_by_the_next_run() -> None:
+    gc.unfreeze()
     gc.enable()
     with without_collector():
         modules = [[number] for number in range(10_000)]
