@@ -35,7 +35,6 @@ PUBLIC = {
     "profile/timeline.py": {"kind"},
     "profile/trace.py": {"kind"},
     "proof/prove.py": {"kind"},
-    "records.py": {"frozen"},
     "streams/witnesses.py": {"kind"},
 }
 #: Words that begin no noun phrase and no imperative.

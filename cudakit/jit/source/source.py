@@ -7,13 +7,12 @@ import io
 import os
 import re
 import sys
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from cudakit.errors import TemplateError, shortened
-from cudakit.records import dataclass
 from cudakit.types.checked import path_of, text_of
 
 _MAGIC: Final = ((b"\xed\x43\x4e\x7f", "ltoir"), (b"\x50\xed\x55\xba", "fatbin"), (b"!<arch>\n", "library"))

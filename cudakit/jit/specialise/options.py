@@ -11,7 +11,6 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from cudakit.errors import ArgumentError, TemplateError, shortened
 from cudakit.jit.source.source import Source
-from cudakit.records import dataclass
 from cudakit.types.checked import flag, is_one_of, listed, path_of, text_of, whole
 
 #: Output of the compiler: machine code, PTX, relocatable machine code or LTO IR for linking, Tile IR.
@@ -25,7 +24,7 @@ _NOT_EXTRA = {
 }
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class CompileOptions:
     """Options to compile a kernel. Every field that can change the code is part of the cache key.
 
