@@ -216,6 +216,24 @@ def test_fma_where_rounding_twice_shows(kind: str) -> None:
             check(got, [fma(*row, kind, mode)], kind, arrays)
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_float64_is_rounded_by_the_error_of_its_sum(mode: str) -> None:
+    """Sums and products that are exact, cancel, miss a float by little or much, overflow or underflow."""
+    eps, most, least = 2.0**-52, (2 - 2.0**-52) * 2.0**1023, 2.0**-1074
+    plain = [(1.0, 1.0, -1.0), (3.0, 5.0, 7.0), (1 + eps, 1 - eps, -1.0), (1 + eps, 1 + eps, -1 - 2 * eps)]
+    plain += [(1 + eps, 1 + 3 * eps, 2.0**tiny) for tiny in (60, 40, -51, -104, -106, -160, -1074)]
+    plain += [(0.1, 0.3, -0.1 * 0.3), (0.1, 10.0, -1.0), (most, 1.0, 1.0), (most, 1.0, most), (most, 0.5, 2.0**970)]
+    plain += [(least, 0.5, 1.0), (least, 0.5, least), (1 + eps, 2.0**-1022, 0.0), (2.0**-600, 2.0**-480, 2.0**-1060)]
+    rows = [(s * a, b, t * c) for s in (1.0, -1.0) for t in (1.0, -1.0) for a, b, c in [*plain, (0.0, 1.0, 0.0)]]
+    x, y, z = (np.array([of_float(row[n], "f64") for row in rows], "u8") for n in range(3))
+    got = apply(f"fma.{mode}.f64 {{d}}, {{0}}, {{1}}, {{2}}", x, y, z, out=64)
+    check(got, [fma(*row, "f64", mode) for row in rows], "f64", (x, y, z))
+    check(apply(f"mul.{mode}.f64 {{d}}, {{0}}, {{1}}", x, y, out=64), [multiply(a, b, "f64", mode) for a, b, _ in rows],
+          "f64", (x, y))  # fmt: skip
+    check(apply(f"add.{mode}.f64 {{d}}, {{0}}, {{1}}", x, z, out=64), [fma(a, 1.0, c, "f64", mode) for a, _, c in rows],
+          "f64", (x, z))  # fmt: skip
+
+
 def test_bfloat16_fma_where_rounding_twice_shows() -> None:
     rows = [(1.0625, 1.0625, sign * 2.0**-100) for sign in (1.0, -1.0)]
     arrays = tuple(np.array([of_float(row[n], "bf16") for row in rows], "u2") for n in range(3))

@@ -2,8 +2,8 @@
 
 float32 is computed in float64 and rounded once more. Where rounding twice is not rounding once, the first rounding is
 to odd (Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums: proved algorithms using rounding to odd",
-2008). float64 uses exact fractions. To the nearest it uses Dekker's and Knuth's error-free transforms where those do
-not overflow or underflow.
+2008). For float64 there are Dekker's and Knuth's error-free transforms, whose error says how the other modes round.
+Exact fractions are used where the transforms overflow or underflow, and for quotients that are not rounded to nearest.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ CANONICAL_NAN: dict[str, Any] = {
 #: The hardware's float64 NaN for ∞ - ∞, 0 · ∞ and the like.
 _INVALID = np.array(0xFFF8_0000_0000_0000, np.uint64).view(np.float64)[()]
 _LEAST_NORMAL = np.float32(2.0**-126)
+#: Beyond it error-free transforms of float64 may overflow.
+_FAR = 2.0**1015
 
 
 def canonical(values: Any) -> Any:
@@ -214,9 +216,11 @@ def add_f64(a: Any, b: Any, mode: str) -> Any:
     """``a + b``, float64, rounded once in `mode`."""
     if mode == "rn":
         return a + b
-    a, b = np.broadcast_arrays(a, b)
-    hard = np.isfinite(a) & np.isfinite(b) & ((a != 0) | (b != 0))
-    return _repair(_zero_down(a + b, mode, a, b), hard, mode, add, a, b)
+    a, b = (np.ascontiguousarray(x) for x in np.broadcast_arrays(a, b))
+    total, error = two_sum(a, b)
+    finite = np.isfinite(a) & np.isfinite(b)
+    total = _zero_down(_moved(total, finite, error, mode), mode, a, b)
+    return _repair(total, finite & ((np.abs(a) > _FAR) | (np.abs(b) > _FAR)), mode, add, a, b)
 
 
 def fma_f64(a: Any, b: Any, c: Any, mode: str) -> Any:
@@ -232,15 +236,22 @@ def fma_f64(a: Any, b: Any, c: Any, mode: str) -> Any:
     factors = np.isfinite(a) & np.isfinite(b)
     plain = (a == 0) | (b == 0) | ~factors | ~np.isfinite(c)
     result = np.where(plain, np.where(factors & ~np.isfinite(c), c, a * b + c), result)
+    hard = _out_of_range(a, b, c) & ~plain
     if mode != "rn":
-        result = _zero_down(result, mode, product, c)
-    hard = ~plain if mode != "rn" else _out_of_range(a, b, c) & ~plain
+        # A rest that rounding to odd moved has bits far below the sum's last: its error is not zero, and has the sign.
+        result = _zero_down(_moved(result, ~plain, two_sum(first, rest)[1], mode), mode, product, c)
     return _repair(result, hard, mode, lambda x, y, z: x * y + z, a, b, c)
 
 
 def multiply_f64(a: Any, b: Any, mode: str) -> Any:
     """``a · b``, float64, rounded once in `mode`."""
-    return a * b if mode == "rn" else _repair(a * b, _plain_factors(a, b), mode, mul, *np.broadcast_arrays(a, b))
+    if mode == "rn":
+        return a * b
+    a, b = (np.ascontiguousarray(x) for x in np.broadcast_arrays(a, b))
+    product, error = two_product(a, b)
+    factors = _plain_factors(a, b)
+    hard = _out_of_range(a, b, 0.0) & factors
+    return _repair(_moved(product, factors, error, mode), hard, mode, mul, a, b)
 
 
 def divide_f64(a: Any, b: Any, mode: str) -> Any:
@@ -265,6 +276,11 @@ def sqrt_f64(a: Any, mode: str) -> Any:
     return direct(root.view(np.uint64), inexact & (error < 0), inexact & (error > 0), mode).view(np.float64)
 
 
+def _moved(nearest: Any, lanes: Any, error: Any, mode: str) -> Any:
+    """Return float64 rounded to nearest as `mode` rounds in the mask `lanes`; `error` is the exact value minus them."""
+    return direct(nearest.view(np.uint64), lanes & (error < 0), lanes & (error > 0), mode).view(np.float64)
+
+
 def _plain_factors(a: Any, b: Any) -> Any:
     """Return whether both factors are finite and not zero, elementwise; other products need no rounding."""
     return np.asarray(np.isfinite(a) & np.isfinite(b) & (a != 0) & (b != 0))
@@ -274,7 +290,7 @@ def _out_of_range(a: Any, b: Any, c: Any) -> Any:
     """Return whether an intermediate result of ``a · b + c`` in error-free transforms may overflow or underflow."""
     exponent = np.frexp(a)[1] + np.frexp(b)[1]
     factor = (np.abs(a) > 2.0**990) | (np.abs(b) > 2.0**990)
-    return (exponent < -950) | (exponent > 1015) | factor | (np.abs(c) > 2.0**1015)
+    return (exponent < -950) | (exponent > 1015) | factor | (np.abs(c) > _FAR)
 
 
 def _repair(result: Any, hard: Any, mode: str, exactly: Callable[..., Fraction], *sources: Any) -> Any:
