@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.forks import run_anew
 
 pytestmark = pytest.mark.emulator
 ROOT = Path(__file__).parents[2]
@@ -52,19 +53,9 @@ sys.meta_path.insert(0, Finder())
 """
 
 
-def run(program: str, folder: Path | None = None) -> str:
-    """Run a program in a fresh process, and return what it writes to stderr."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=environment, cwd=folder, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stderr
-
-
 def test_modules_load_while_the_driver_starts() -> None:
     """The thread has ended when the stream is there. A second stream needs none."""
-    run(
+    run_anew(
         DRIVER
         + """
 assert "cudakit.places" not in sys.modules
@@ -83,7 +74,7 @@ assert len(driver.asked) == 3
 
 def test_a_driver_that_is_started_is_left_alone() -> None:
     """So it is if it does not start, if there is none, and in a forked child."""
-    run(
+    run_anew(
         DRIVER
         + """
 driver.current, driver.started = 0, 100
@@ -104,7 +95,7 @@ assert len(driver.asked) == 3
 
 
 def test_threads_may_make_the_first_stream_at_once() -> None:
-    run(
+    run_anew(
         DRIVER
         + """
 streams = []
@@ -119,10 +110,13 @@ assert len(set(map(id, streams))) == 4
 def test_the_warning_of_the_emulator_names_the_line_of_the_program(tmp_path: Path) -> None:
     """So it does for a module that makes a stream while it is imported."""
     (tmp_path / "theirs.py").write_text("import cudakit as ck\n\nstream = ck.stream()\n")
-    told = run(
-        f"{DRIVER}sys.path.insert(0, '.'); import theirs; assert theirs.stream and len(driver.asked) == 3", tmp_path
+    program = f"{DRIVER}sys.path.insert(0, '.'); import theirs; assert theirs.stream and len(driver.asked) == 3"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
     )
-    assert "theirs.py:3: EmulatorWarning" in told
+    assert done.returncode == 0, done.stderr
+    assert "theirs.py:3: EmulatorWarning" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -130,7 +124,7 @@ def test_the_warning_of_the_emulator_names_the_line_of_the_program(tmp_path: Pat
     [("cudakit.kernel.kernel", "ck.stream(); ck.Kernel"), ("cudakit.places", "ck.stream()")],
 )
 def test_a_module_that_does_not_load_is_told_of_where_it_is_needed(lacking: str, statement: str) -> None:
-    told = run(
+    told = run_anew(
         f"""{DRIVER}LACKING = {lacking!r}{LACK}driver.started = 100
 try:
     {statement}

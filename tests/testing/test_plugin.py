@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from support import emulated
+from support.forks import printed_in_a_fork
 from support.tiers import thinned
 
 ROOT = Path(__file__).parents[2]
@@ -35,21 +37,35 @@ def test_counts_only_its_own(cuda_counters):
 """
 
 
-def outcome(folder: Path, tests: str, *options: str, conftest: str = "", alone: bool = True) -> tuple[str, int]:
-    """What pytest prints of a suite, and its exit status; `alone`: without the plugins of other packages."""
+def outcome(
+    folder: Path, tests: str, *options: str, conftest: str = "", alone: bool = True, fresh: bool = False
+) -> tuple[str, int | None]:
+    """What pytest prints of a suite, and its exit status.
+
+    `alone` is without the plugins of other packages; `fresh` is in a process that has imported nothing.
+    """
     (folder / "test_it.py").write_text(tests)
     (folder / "conftest.py").write_text(conftest)
     (folder / "pytest.ini").write_text("[pytest]\n")
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-rs", *options]
-    environment = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} if alone else {}
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    arguments = ["-p", "no:cacheprovider", "-q", "-rs", *options]
+    if alone:
+        environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     if alone or "cudakit" not in installed():
-        command += ["-p", "pytest_cudakit"]
-    done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, check=False,
-        env={**os.environ, **environment, "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": ""},
-    )  # fmt: skip
-    return done.stdout + done.stderr, done.returncode
+        arguments += ["-p", "pytest_cudakit"]
+    if fresh or emulated.place.is_gpu:  # a fork of a process that has used the GPU has none
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", *arguments],
+            cwd=folder, capture_output=True, text=True, check=False, env=environment,
+        )  # fmt: skip
+        return done.stdout + done.stderr, done.returncode
+
+    def act() -> int:
+        os.environ.update(environment)
+        return int(pytest.main(arguments))
+
+    return printed_in_a_fork(act, 120, folder)
 
 
 def installed() -> list[str]:
@@ -60,7 +76,7 @@ def installed() -> list[str]:
 
 
 def test_kernels_run_on_the_emulator_and_are_counted(tmp_path: Path) -> None:
-    printed, status = outcome(tmp_path, KERNEL, alone=False)
+    printed, status = outcome(tmp_path, KERNEL, alone=False, fresh=True)
     assert "3 passed" in printed
     assert status == 0
 
@@ -87,7 +103,7 @@ def test_a_switch_of_that_name_stays_the_projects(tmp_path: Path) -> None:
 
 def test_it_costs_suites_that_do_not_use_it_nothing(tmp_path: Path) -> None:
     tests = "import sys\ndef test_it(): assert not {'cudakit', 'numpy', 'cuda'} & set(sys.modules)"
-    printed, status = outcome(tmp_path, tests)
+    printed, status = outcome(tmp_path, tests, fresh=True)
     assert "1 passed" in printed, printed
     assert status == 0
 
