@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.caches import requests
 from support.tiers import thinned
 
 import cudakit as ck
-from cudakit.jit.cache.cache import default_cache
 
 PROGRAM = """
 import cudakit as ck, numpy as np
@@ -77,7 +77,7 @@ def test_what_workers_compile_is_logged(caplog: pytest.LogCaptureFixture) -> Non
 
 
 def compiles() -> int:
-    return default_cache().info().misses
+    return requests()["miss"]
 
 
 @pytest.mark.usefixtures("fresh_cache")
