@@ -499,8 +499,16 @@ def _transfer(
     entry = entry_of(instr)
     if entry is None:
         return VARYING  # a barrier's result
+    of_threads = thread_shape(instr, numbers, layout.width)
+    if of_threads is not None:
+        return of_threads
+    return entry.transfer(instr, as_read(context, shape))
 
-    def of(operand: Operand | None, type_name: str) -> Shape:
+
+def as_read(context: Context, shape: Callable[[Operand], Shape]) -> Callable[..., Shape]:
+    """Return the function for the shape of an operand that is read as a PTX type, by the function for its own shape."""
+
+    def of(operand: Operand | None, type_name: str = "") -> Shape:
         if operand is None:  # whether the kernel has local memory
             return UNIFORM if context.local else None
         operand_shape = shape(operand)
@@ -509,10 +517,7 @@ def _transfer(
             return resized(operand_shape, bits_of(has), bits_of(type_name), type_name[0] == "s")
         return operand_shape
 
-    of_threads = thread_shape(instr, numbers, layout.width)
-    if of_threads is not None:
-        return of_threads
-    return entry.transfer(instr, lambda operand, type_name="": of(operand, type_name))
+    return of
 
 
 def _is_number(operand: Immediate) -> bool:

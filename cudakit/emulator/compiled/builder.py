@@ -405,6 +405,8 @@ class Builder:
         self.mask_type: str = f"i{layout.width}"
         self.mask: X | None = None
         self.elsewhere: Elsewhere | None = None
+        #: While the vectors of a run are checked together: the number of its last lane, in 64 bits.
+        self.run_last: X | None = None
         self.guarded = False
         self.instr: Instruction | None = None
         self.sites: list[Site] = []
@@ -498,10 +500,17 @@ class Builder:
             return None
         narrow_shape, first = value.shape.narrow, value.narrow
         extend, wide = "sext" if narrow_shape.signed else "zext", f"i{narrow_shape.bits + 32}"
-        reach = narrow_shape.stride * (self.width - 1)
+        reach, wide_reach = (self.to_last(type_, narrow_shape.stride) for type_ in (first.type, wide))
         last = self.text.cast(extend, self.text.binary("add", first, reach), wide)
-        straight = self.text.binary("add", self.text.cast(extend, first, wide), reach)
+        straight = self.text.binary("add", self.text.cast(extend, first, wide), wide_reach)
         return self.text.compare("eq", last, straight)
+
+    def to_last(self, type_: str, stride: int) -> X | int:
+        """Return the distance of the last lane to the first, of the vector or of the run that is checked, in a type."""
+        if self.run_last is None:
+            return stride * (self.width - 1)
+        opcode = "trunc" if int(type_[1:]) < 64 else "zext"
+        return self.text.binary("mul", self.text.cast(opcode, self.run_last, type_), stride)
 
     def alloca(self, type_: str, stem: str, count: int = 1) -> str:
         """Allocate memory on the stack for `count` values of a type; return its name."""

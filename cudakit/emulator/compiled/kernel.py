@@ -17,12 +17,13 @@ from typing import Any, NamedTuple
 
 from cudakit.emulator.compiled import Refusal
 from cudakit.emulator.compiled.analysis import Analysis, emit_of_threads, thread_shape
-from cudakit.emulator.compiled.builder import Builder, Checked, LaneAccess, Site, X, bits_of, constant
+from cudakit.emulator.compiled.builder import Builder, Checked, LaneAccess, Site, Value, X, bits_of, constant
 from cudakit.emulator.compiled.emit.access import SPACES, held_range, new_range, root_of
 from cudakit.emulator.compiled.emit.meanings import held_verdict
 from cudakit.emulator.compiled.emit.table import entry_of
 from cudakit.emulator.compiled.helpers import DECLARED, GENERIC, READ, SHARED, WRITE
 from cudakit.emulator.compiled.layout import Effort, Layout, effort_of
+from cudakit.emulator.compiled.runs import Interval, Run, run_of
 from cudakit.emulator.compiled.scaffold import Scaffold, Waiting
 from cudakit.emulator.compiled.shapes import UNIFORM, Affine
 from cudakit.emulator.instructions.access import parts, space_of, type_of
@@ -181,7 +182,7 @@ def check_together(b: Builder, reaches: list[Reach], otherwise: str) -> list[Che
         _check_range(b, reach, number, value.x, first if reach.row else None, last if reach.row else None, otherwise)
         for number, (reach, value) in enumerate(zip(reaches, values, strict=True))
     ]
-    if b.mask is None:
+    if b.mask is None and b.run_last is None:
         for reach, checked in zip(reaches, placed, strict=True):
             if reach.row and reach.code != SHARED and len(reach.accesses) <= _MOST_READ:
                 _prefetch(b, reach, checked)
@@ -201,7 +202,9 @@ def _prefetch(b: Builder, reach: Reach, checked: Checked) -> None:
 
 
 def _ends(b: Builder) -> tuple[X | None, X]:
-    """Return the numbers of the mask's first lane, None for 0, and of its last lane."""
+    """Return the numbers of the mask's or the run's first lane, None for 0, and of its last lane."""
+    if b.run_last is not None:
+        return constant("i64", 0), b.run_last
     if b.mask is None:
         return None, constant("i64", b.width - 1)
     text, bits = b.text, b.bits(b.mask)
@@ -322,12 +325,20 @@ class _Kernel:
         self.rendezvous = self.scaffold.rendezvous
         self.waiting = Waiting(self.scaffold)
         self.b, self.text = self.scaffold.b, self.scaffold.text
+        self.inside = {number: self._guarded(number) for number in self.flow.order}
+        self.run = None
+        if analysis.layout.runs and not self.b.single:
+            self.run = next((run for run in map(self._run_of, self.flow.order) if run is not None), None)
         self.ordered = bool(analysis.polling)
 
     def build(self) -> KernelIR:
         """Write the whole kernel."""
         b, text, scaffold, analysis = self.b, self.text, self.scaffold, self.analysis
-        scaffold.begin()
+        scaffold.begin(self.run is not None)
+        if self.run is not None:
+            self._row(self.run)
+            # What follows runs where a row does not: it is kept short.
+            b.single = True
         text.jump(scaffold.body(0))
         for place, number in enumerate(self.flow.order):
             self._block(place, number)
@@ -358,10 +369,97 @@ class _Kernel:
         )
         return KernelIR(whole, beside, facts)
 
+    def _guarded(self, number: int) -> Guarded:
+        """Return the instructions of basic block `number` before its end."""
+        block = self.flow.blocks[number]
+        return guarded(self.b, [instr for instr in self.code[block.first : block.last] if not ends_block(instr)])
+
+    def _run_of(self, number: int) -> Run | None:
+        """Return the run of basic block `number`, or None."""
+        early, rest, reaches = self.inside[number].early, self.inside[number].rest, self.inside[number].reaches
+        checked = {place: reach.base.name for reach in reaches for place in reach.accesses}
+        return run_of(self.analysis, self.b, number, early, rest, checked)
+
+    def _row(self, run: Run) -> None:
+        """Write the code that runs a row of threads at once, if a vector is its first and its accesses are inside.
+
+        Otherwise the code goes on with the vector alone.
+        """
+        b, text, row = self.b, self.text, self.scaffold.row
+        assert row is not None
+        whole, alone, some = (text.fresh(stem) for stem in ("row", "alone", "some"))
+        text.branch(row.is_begun, whole, alone)
+        text.label(whole)
+        for instr in run.before:
+            self._instruction(instr, None)
+        threads = text.binary("mul", row.vectors, b.width)
+        b.run_last = text.binary("sub", threads, 1)
+        interval = Interval(b, threads)
+        for predicate, truth in run.path:
+            interval.bound(predicate, truth)
+        _continue_if(b, interval.conditions, alone)
+        count = text.binary("sub", interval.last, interval.first)
+        text.branch(text.compare("sgt", count, 0), some, "row.done")
+        text.label(some)
+        # All that follows is for the threads of the interval, counted from its first.
+        for name in run.threads:
+            self._count_on(name, b.register_value(name), interval.first)
+        for instr in run.behind:
+            self._instruction(instr, None)
+        b.run_last = text.binary("sub", count, 1)
+        counted = [(name, b.register_value(name)) for name in run.counted]
+        _continue_if(b, [valid for _, value in counted if (valid := b.valid(value)) is not None], alone)
+        inside = self.inside[run.block]
+        checked = check_together(b, inside.reaches, alone)
+        b.run_last = None
+
+        def vector(first: X, mask: X | None) -> None:
+            for name, value in counted:
+                self._count_on(name, value, first)
+            here = list[Checked]()
+            for reach, before in zip(inside.reaches, checked, strict=True):
+                ahead = text.binary("mul", first, reach.size if reach.row else 0)
+                here.append(Checked(before.range, text.binary("add", before.base, ahead)))
+                if mask is None and reach.row and reach.code != SHARED:
+                    _prefetch(b, reach, here[-1])
+            for instr in run.inside:
+                self._instruction(instr, mask)
+            self._together(inside, here, mask)
+
+        vectors, lanes_left = text.binary("udiv", count, b.width), text.binary("urem", count, b.width)
+        before, loop, body, end, rest, tail = text.here, *map(text.fresh, ("loop", "body", "end", "rest", "tail"))
+        following = X("i64", f"%{text.fresh('following')}")
+        text.jump(loop)
+        text.label(loop)
+        number = text.phi("i64", (constant("i64", 0), before), (following, end))
+        text.branch(text.compare("ult", number, vectors), body, rest)
+        text.label(body)
+        vector(text.binary("mul", number, b.width), None)
+        text.jump(end)
+        text.label(end)
+        text.do(f"{following.name} = add {number}, 1")
+        text.jump(loop)
+        text.label(rest)
+        text.branch(text.compare("ne", lanes_left, 0), tail, "row.done")
+        text.label(tail)
+        lanes = text.compare("ult", b.iota("i32"), b.spread(text.cast("trunc", lanes_left, "i32")))
+        vector(text.binary("mul", vectors, b.width), lanes)
+        text.jump("row.done")
+        text.label(alone)
+
+    def _count_on(self, name: str, value: Value, lanes: X) -> None:
+        """Write code that sets an affine register to its value for the vector that begins `lanes` lanes further."""
+        shape, text = value.shape, self.text
+        assert isinstance(shape, Affine)
+        for part, x, stride in (("", value.x, shape.stride), (".narrow", value.narrow, (shape.narrow or shape).stride)):
+            if x is not None:
+                moved = text.binary("add", x, text.binary("mul", text.cast("trunc", lanes, x.type), stride))
+                text.store(moved, self.b.place_of(name, part))
+
     def _block(self, place: int, number: int) -> None:
         """Write basic block `number`, with its masks; `place` is its index in the order of blocks."""
         b, text, scaffold = self.b, self.text, self.scaffold
-        block, code = self.flow.blocks[number], self.code
+        block, is_run = self.flow.blocks[number], self.run is not None and self.run.block == number
         mask_place = scaffold.masks.get(number)
         none, every = constant(b.mask_type, 0), constant(b.mask_type, -1)
         text.label(scaffold.chain(place))
@@ -381,9 +479,11 @@ class _Kernel:
                 lanes, left = self.rendezvous.go(number, lanes)
         if mask_place is not None:
             text.store(left, mask_place)
-        inside = guarded(b, [instr for instr in code[block.first : block.last] if not ends_block(instr)])
+        inside = self.inside[number]
         mask = scaffold.full if number not in self.divergent else b.from_bits(lanes)
-        if mask is None or b.single:
+        if is_run:
+            self._lane_by_lane(place, number, inside, mask)
+        elif mask is None or b.single:
             self._variants(place, number, inside, mask, False)
         else:
             some = text.fresh("some")
@@ -443,21 +543,13 @@ class _Kernel:
             b.allocas.append(f"  {lanes_place} = alloca {mask.type}, align 8")
             text.store(mask, lanes_place)
         b.mask = mask
-        checked = check_together(b, inside.reaches, other)
-        for at, instr in enumerate(inside.rest):
-            reach = inside.reach_of(at)
-            b.checked = None if reach is None else checked[reach]
-            self._instruction(instr, mask)
-        b.checked = None
+        self._together(inside, check_together(b, inside.reaches, other), mask)
         if inside.reaches and other == each_label:
             behind = text.fresh("behind")
             text.jump(behind)
             text.label(each_label)
             lane_mask = mask if mask is None else text.load(mask.type, lanes_place)
-            for at, instr in enumerate(inside.rest):
-                b.unlikely = inside.reach_of(at) is not None
-                self._instruction(instr, lane_mask)
-            b.unlikely = False
+            self._apart(inside, lane_mask)
             text.jump(behind)
             text.label(behind)
             mask = mask if mask is None else text.load(mask.type, lanes_place)
@@ -467,6 +559,30 @@ class _Kernel:
             text.label(other)
             text.store(b.all_lanes(), lanes_place)
             text.jump(each_label)
+
+    def _lane_by_lane(self, place: int, number: int, inside: Guarded, mask: X | None) -> None:
+        """Write a block whose rows of threads did not run at once, as far as accesses go lane by lane."""
+        self.b.known_here.clear()
+        for instr in inside.early:
+            self._instruction(instr, mask)
+        self._apart(inside, mask)
+        self.b.mask, self.b.guarded = mask, False
+        self._end_block(place, number, mask)
+
+    def _apart(self, inside: Guarded, mask: X | None) -> None:
+        """Write the instructions behind the check of the accesses of a block, with each access checked by itself."""
+        for at, instr in enumerate(inside.rest):
+            self.b.unlikely = inside.reach_of(at) is not None
+            self._instruction(instr, mask)
+        self.b.unlikely = False
+
+    def _together(self, inside: Guarded, checked: list[Checked], mask: X | None) -> None:
+        """Write the instructions behind the check of the accesses of a block, which are `checked`."""
+        for at, instr in enumerate(inside.rest):
+            reach = inside.reach_of(at)
+            self.b.checked = None if reach is None else checked[reach]
+            self._instruction(instr, mask)
+        self.b.checked = None
 
     def _check_own_membership(self, instr: Instruction) -> None:
         """Write code that stops with an error at a lane that is not in its own member mask."""

@@ -24,6 +24,8 @@ class Layout:
     #: Whether blocks adjacent in x run together: a row of threads of each block, then the next row. Memory is then
     #: accessed in the order of addresses.
     strips: bool = False
+    #: Whether a row of threads of adjacent blocks may run at once.
+    runs: bool = False
     #: Whether the CPU has masks for all its memory instructions.
     masks: bool = True
     #: Whether the CPU loads from four places at once, without masks for more (AVX2).
@@ -31,7 +33,7 @@ class Layout:
 
 
 #: Limit of blocks in a strip; a strip does not cross a multiple of it.
-STRIP = 32
+STRIP = 64
 
 
 def layout_of(
@@ -47,7 +49,8 @@ def layout_of(
     for width in widths:
         if x % width == 0 or y * z == 1:
             strips = free and y * z > 1 and geometry.grid[0] > 1
-            return Layout(width, True, geometry.threads % width == 0, watched, strips, masks, gathers)
+            runs = free and x % width == 0 and (strips or y * z == 1)
+            return Layout(width, True, geometry.threads % width == 0, watched, strips, runs, masks, gathers)
     return Layout(widths[0], False, geometry.threads % widths[0] == 0, watched, masks=masks, gathers=gathers)
 
 

@@ -33,6 +33,18 @@ failed.on:
 """
 
 
+class Row(NamedTuple):
+    """A row of threads of adjacent blocks, which may run at once: its code ends with a jump to ``row.done``."""
+
+    #: Whether the current vector is the row's first.
+    is_begun: X
+    #: Vectors of the row, of all blocks.
+    vectors: X
+    #: Code that leads to what is behind the row, and the label of the loop that goes on there.
+    step: str
+    loop: str
+
+
 class Turns(NamedTuple):
     """A loop over vectors, from the label ``vectors`` to ``vector.done``, at its current vector."""
 
@@ -47,34 +59,50 @@ class Turns(NamedTuple):
     #: Code before the end with an error; and the place that says whether a vector has failed.
     failed: str = ""
     has_failed: str = ""
+    #: Row of threads with the vector, where blocks run by rows.
+    row: Row | None = None
 
 
-def turns_of_block(b: Builder, block: X, where: list[X], vectors: X) -> Turns:
+def turns_of_block(b: Builder, block: X, where: list[X], across: X, vectors: X, has_run: bool) -> Turns:
     """Write the start of a loop over all vectors of lanes in one thread block. Return the loop's names and code parts.
 
-    `block` is the block's number in the grid, `where` its coordinates, and `vectors` the number of its vectors. The
-    caller writes the loop's body for one vector.
+    `block` is the block's number in the grid, `where` its coordinates, and `vectors` the number of its vectors.
+    `across` is the grid's size in x. The caller writes the loop's body for one vector. With `has_run`, adjacent blocks
+    are a `Row`.
     """
     text = b.text
+    length = _length(b, block, where, across) if has_run else None
     text.jump("vectors")
     text.label("vectors")
     vector = text.phi("i64", (constant("i64", 0), "sweep"), (X("i64", "%vector.next"), "vector.done"))
     text.branch(text.compare("ult", vector, vectors), "vector", "swept")
     text.label("vector")
-    return Turns(vector, block, where, [f"%vector.next = add {vector}, 1"], _following(block, constant("i64", 1)))
+    turns = Turns(vector, block, where, [f"%vector.next = add {vector}, 1"], _following(block, constant("i64", 1)))
+    if length is None:
+        return turns
+    step = f"%block.behind = add {block}, {length.name}"
+    return turns._replace(row=Row(text.compare("eq", vector, 0), text.binary("mul", length, vectors), step, "blocks"))
 
 
-def turns_of_strip(b: Builder, block: X, where: list[X], across: X, vectors: X) -> Turns:
-    """Write the head of a loop over the vectors of thread blocks adjacent in x; return the loop.
-
-    The loop goes by rows of threads, and in a row by blocks. `block` and `where` are the first block's number and
-    coordinates. `across` is the grid's size in x, and `vectors` the number of a block's vectors.
-    """
-    text, zero = b.text, constant("i64", 0)
+def _length(b: Builder, block: X, where: list[X], across: X) -> X:
+    """Write the number of adjacent blocks in x from `block` on, up to the next strip."""
+    text = b.text
     length = text.binary("sub", constant("i64", STRIP), text.binary("urem", block, STRIP))
     in_row = text.cast("zext", text.binary("sub", across, where[0]), "i64")
     for most in (in_row, text.binary("sub", X("i64", "%last"), block)):
         length = text.call("llvm.umin.i64", "i64", length, most)
+    return length
+
+
+def turns_of_strip(b: Builder, block: X, where: list[X], across: X, vectors: X, has_run: bool) -> Turns:
+    """Write the head of a loop over the vectors of thread blocks adjacent in x; return the loop.
+
+    The loop goes by rows of threads, and in a row by blocks. `block` and `where` are the first block's number and
+    coordinates. `across` is the grid's size in x, and `vectors` the number of a block's vectors. With `has_run`, the
+    rows are each a `Row`.
+    """
+    text, zero = b.text, constant("i64", 0)
+    length = _length(b, block, where, across)
     columns = text.binary("udiv", b.word(Slot.BLOCK), b.width)
     length_place, failed = b.alloca("i64", "length"), b.alloca("i1", "failed")
     text.store(length, length_place)
@@ -82,8 +110,14 @@ def turns_of_strip(b: Builder, block: X, where: list[X], across: X, vectors: X) 
     text.jump("vectors")
     text.label("vectors")
     row, beside, column = (
-        text.phi("i64", (zero, "sweep"), (X("i64", f"%{name}.next"), "vector.done"), (X("i64", after), "failed.on"))
-        for name, after in (("row", "%row.after"), ("beside", "0"), ("column", "0"))
+        text.phi(
+            "i64",
+            (zero, "sweep"),
+            (X("i64", f"%{name}.next"), "vector.done"),
+            (X("i64", after), "failed.on"),
+            *([(X("i64", behind), "row.done")] if has_run else []),
+        )
+        for name, after, behind in (("row", "%row.after", "%row.behind"), ("beside", "0", "0"), ("column", "0", "0"))
     )
     text.branch(text.compare("ult", row, vectors), "vector", "swept")
     text.label("vector")
@@ -102,7 +136,12 @@ def turns_of_strip(b: Builder, block: X, where: list[X], across: X, vectors: X) 
     ends = _FAILED.format(failed=failed, length=length_place, beside=beside.name, row=row.name, columns=columns.name)
     vector, number = text.binary("add", row, column), text.binary("add", block, beside)
     x = text.binary("add", where[0], text.cast("trunc", beside, "i32"))
-    return Turns(vector, number, [x, *where[1:]], steps, _following(block, length), ends, failed)
+    turns = Turns(vector, number, [x, *where[1:]], steps, _following(block, length), ends, failed)
+    if not has_run:
+        return turns
+    begun = text.compare("eq", text.binary("or", beside, column), 0)
+    in_blocks = text.binary("mul", text.load("i64", length_place), columns)
+    return turns._replace(row=Row(begun, in_blocks, f"%row.behind = add {row}, {columns.name}", "vectors"))
 
 
 def _following(block: X, count: X) -> str:
@@ -129,6 +168,8 @@ class Scaffold:
 
     #: Existing lanes of the vector; None: all.
     full: X | None
+    #: Row of threads that may run at once; None where there is none.
+    row: Row | None
     _turns: Turns
 
     def __init__(self, analysis: Analysis, effort: Effort) -> None:
@@ -260,8 +301,11 @@ class Scaffold:
         registers = [self.b.place_of(name, part) for name in live for part, _ in self.b.types_of(name)]
         return [*self.masks.values(), *registers]
 
-    def begin(self) -> None:
-        """Write the loops over blocks of threads and their vectors, up to where a vector begins or resumes."""
+    def begin(self, has_run: bool) -> None:
+        """Write the loops over blocks of threads and their vectors, up to where a vector begins or resumes.
+
+        With `has_run`, the code may run whole rows of threads at once.
+        """
         b, text, analysis = self.b, self.text, self.analysis
         b.scratch_addresses = b.alloca(b.vector("i64"), "addresses")
         b.scratch_values = b.alloca("i8", "values", b.width * 64)
@@ -281,7 +325,13 @@ class Scaffold:
         text.jump("blocks")
 
         text.label("blocks")
-        at_block = text.phi("i64", (X("i64", "%first"), "setup"), (X("i64", "%block.next"), "block.done"))
+        by_rows = has_run and not analysis.layout.strips
+        at_block = text.phi(
+            "i64",
+            (X("i64", "%first"), "setup"),
+            (X("i64", "%block.next"), "block.done"),
+            *([(X("i64", "%block.behind"), "row.done")] if by_rows else []),
+        )
         text.branch(text.compare("ult", at_block, X("i64", "%last")), "block", "finished")
         text.label("block")
         short = text.cast("trunc", at_block, "i32")
@@ -319,11 +369,10 @@ class Scaffold:
         for now, last in ((self.arrived, self.last_arrived), (self.true, self.last_true)):
             text.store(text.load("i32", now), last)
             text.store(constant("i32", 0), now)
-        if analysis.layout.strips:
-            self._turns = turns_of_strip(b, at_block, where, grid[0], vectors)
-        else:
-            self._turns = turns_of_block(b, at_block, where, vectors)
+        turns = turns_of_strip if analysis.layout.strips else turns_of_block
+        self._turns = turns(b, at_block, where, grid[0], vectors, has_run)
         vector, b.block_number, where, *_ = self._turns
+        self.row = self._turns.row
         first = b.first_thread = text.binary("mul", vector, b.width)
         if analysis.layout.full:
             self.full = None
@@ -429,6 +478,10 @@ class Scaffold:
         for step in turn.steps:
             text.do(step)
         text.jump("vectors")
+        if turn.row is not None:
+            text.label("row.done")
+            text.do(turn.row.step)
+            text.jump(turn.row.loop)
         text.label("swept")
         if turn.has_failed:
             text.branch(text.load("i1", turn.has_failed), "failed.out", "block.done")

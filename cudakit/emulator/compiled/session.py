@@ -210,7 +210,7 @@ class Session:
         workers = 1 if on_one_core else system.cores()
         size = blocks if workers == 1 else max(1, min(-(-blocks // (4 * workers)), -(-_MOST // threads)))
         if layout.strips:
-            size = -(-size // STRIP) * STRIP
+            size = -(-size // _TOGETHER) * _TOGETHER
         parts = iter(range(0, blocks, size))
         failed: list[tuple[int, int, Frame]] = []
 
@@ -465,3 +465,5 @@ def _callbacks() -> tuple[int, ...]:
 
 #: Threads below which one core runs a launch, and the most threads that a core takes at once.
 _FEW, _MOST = 1 << 14, 1 << 18
+#: A core takes a multiple of this number of blocks that run by rows.
+_TOGETHER = STRIP // 2
