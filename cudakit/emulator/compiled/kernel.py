@@ -35,7 +35,7 @@ from cudakit.emulator.ptx.program import Address, Immediate, Instruction, Regist
 # ── accesses that are checked together ──
 
 #: Bytes of a cache line, and the prefetch distance: memory arrives in about the time of one vector.
-_LINE, _AHEAD = 64, 512
+_LINE, _AHEAD = 64, 384
 #: Limit of accesses to a row for prefetching: with more, computing takes longer than memory.
 _MOST_READ = 3
 
