@@ -143,41 +143,45 @@ def test_27_points_of_planes_in_shared_memory(stream: Any, xp: Any, dtype: str) 
 WEIGHED = " + ".join(f"{k + 1} * u({dz}, {dy}, {dx})" for k, (dz, dy, dx) in enumerate(product((-1, 0, 1), repeat=3)))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("outputs", "body", "inputs", "dtypes"),
-    [
-        ("T out", WEIGHED, "T u", ("f4", "f8", "f2", "i4")),
-        ("float out", WEIGHED, "float u", ("f2", "i2")),
-        (
-            "float out, double twice",
-            f"out = c * ({WEIGHED}), twice = 2 * u(1, 1, 1) + u(0, 0, 0)",
-            "float u, int c",
-            ("f4",),
-        ),
-        ("T out", WEIGHED.replace("u(-1, -1, -1)", "float(u(-1, -1, -1).value)"), "T u", ("f2",)),
-        ("T out", WEIGHED.replace("-1)", "0)") + " + u(1, 0, 0)", "T u", ("f8",)),
-    ],
+#: Declarations of stencils whose planes come through shared memory, and the dtypes of their arrays.
+PLANES = [
+    ("T out", WEIGHED, "T u", ("f4", "f8", "f2", "i4")),
+    ("float out", WEIGHED, "float u", ("f2", "i2")),
+    (
+        "float out, double twice",
+        f"out = c * ({WEIGHED}), twice = 2 * u(1, 1, 1) + u(0, 0, 0)",
+        "float u, int c",
+        ("f4",),
+    ),
+    ("T out", WEIGHED.replace("u(-1, -1, -1)", "float(u(-1, -1, -1).value)"), "T u", ("f2",)),
+    ("T out", WEIGHED.replace("-1)", "0)") + " + u(1, 0, 0)", "T u", ("f8",)),
+]
+
+
+@in_tiers(
+    "which, mode, shape",
+    [(at, dtype) for at, (*_, dtypes) in enumerate(PLANES) for dtype in dtypes],
+    ["wrap", ("constant", "mirror", "nearest"), ("reflect", "constant", "constant")],
+    # Ends of words, of a block's columns and rows, of a thread's planes.
+    [(2, 2, 2), (3, 15, 64), (25, 17, 66), (24, 16, 132), (5, 33, 520)],
+    quick=lambda which, mode, shape: False,
 )
 def test_planes_in_shared_memory_give_what_registers_give(
-    stream: Any, xp: Any, monkeypatch: pytest.MonkeyPatch, outputs: str, body: str, inputs: str, dtypes: tuple[str, ...]
+    stream: Any, xp: Any, monkeypatch: pytest.MonkeyPatch, which: tuple[int, str], mode: Any, shape: tuple[int, ...]
 ) -> None:
     module = import_module("cudakit.generate.stencil")
-    for mode in ("wrap", ("constant", "mirror", "nearest"), ("reflect", "constant", "constant")):
-        staged = ck.stencil(outputs, body, inputs, mode=mode, cval=3)
-        plain = ck.stencil(outputs, body, inputs, mode=mode, cval=3)
-        assert ("planes_" in staged.source) is (staged._staged_kernel is not None)
-        # Ends of words, of a block's columns and rows, of a thread's planes.
-        for shape in ((2, 2, 2), (3, 15, 64), (25, 17, 66), (24, 16, 132), (5, 33, 520)):
-            for dtype in dtypes:
-                x = xp.asarray((random(*shape) * 8).astype(dtype))
-                numbers = (3,) if "int c" in inputs else ()
-                with monkeypatch.context() as without:
-                    without.setattr(module, "_STAGED", {})
-                    want = plain(x, *numbers, stream=stream)
-                found = staged(x, *numbers, stream=stream)
-                for one, other in zip(*((r if isinstance(r, tuple) else (r,)) for r in (found, want)), strict=True):
-                    np.testing.assert_array_equal(to_host(one), to_host(other))
+    outputs, body, inputs, _ = PLANES[which[0]]
+    staged = ck.stencil(outputs, body, inputs, mode=mode, cval=3)
+    plain = ck.stencil(outputs, body, inputs, mode=mode, cval=3)
+    assert "planes_" in staged.source
+    x = xp.asarray((random(*shape) * 8).astype(which[1]))
+    numbers = (3,) if "int c" in inputs else ()
+    with monkeypatch.context() as without:
+        without.setattr(module, "_STAGED", {})
+        want = plain(x, *numbers, stream=stream)
+    result = staged(x, *numbers, stream=stream)
+    for one, other in zip(*((r if isinstance(r, tuple) else (r,)) for r in (result, want)), strict=True):
+        np.testing.assert_array_equal(to_host(one), to_host(other))
 
 
 def test_modes_of_each_axis(stream: Any, xp: Any) -> None:
