@@ -97,3 +97,29 @@ for number in ({first}, 1 - {first}):
     threads[number].join()
 assert gc.isenabled()
 """)
+
+
+def test_the_frozen_objects_of_a_program_are_counted_once() -> None:
+    run("""
+gc.freeze()
+count, counts = gc.get_freeze_count, []
+gc.get_freeze_count = lambda: counts.append(count()) or counts[-1]
+for _ in range(3):
+    with without_collector():
+        pass
+assert len(counts) == 1 and count() > counts[0] / 2
+""")
+
+
+def test_what_a_program_freezes_later_stays_frozen() -> None:
+    run("""
+with without_collector():
+    pass
+assert gc.get_freeze_count() == 0
+gc.freeze()
+frozen = gc.get_freeze_count()
+for _ in range(2):
+    with without_collector():
+        pass
+assert gc.get_freeze_count() > frozen / 2
+""")
