@@ -184,6 +184,27 @@ def test_planes_in_shared_memory_give_what_registers_give(
         np.testing.assert_array_equal(to_host(one), to_host(other))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("inputs", "dtype", "cval"),
+    [("T u", "f2", -0.3), ("T u", "f4", float("nan")), ("T u", "f8", 0.1), ("T u", "i2", -7), ("double u", "f4", 0.1)],
+)
+def test_constants_around_planes_in_shared_memory(
+    stream: Any, xp: Any, monkeypatch: pytest.MonkeyPatch, inputs: str, dtype: str, cval: float
+) -> None:
+    """They are written where elements are copied to, unless the array is less precise than what is computed."""
+    out = f"{inputs.split()[0]} out"
+    for mode in ("constant", ("nearest", "wrap", "constant")):
+        staged, plain = (ck.stencil(out, WEIGHED, inputs, mode=mode, cval=cval) for _ in range(2))
+        # A cell alone, words that end beside a border, unaligned rows, blocks that have borders on no side and on all.
+        for shape in ((1, 1, 1), (2, 3, 8), (26, 19, 66), (4, 33, 257), (3, 17, 520)):
+            x = xp.asarray((random(*shape) - 50).astype(dtype))
+            with monkeypatch.context() as without:
+                without.setattr(import_module("cudakit.generate.stencil"), "_STAGED", {})
+                want = to_host(plain(x, stream=stream))
+            np.testing.assert_array_equal(to_host(staged(x, stream=stream)), want)
+
+
 def test_modes_of_each_axis(stream: Any, xp: Any) -> None:
     x = random(12, 20)
     both = ck.stencil("float out", "u(-2, 0) + 10 * u(0, 3)", mode=("constant", "wrap"), cval=2)

@@ -229,14 +229,23 @@ struct staged_window {
     /// array has them.
     static constexpr int BESIDE = HX == 1 && sizeof(S) < 4 && COUNT * sizeof(S) % 4 == 0 ? 4 / sizeof(S) : 1;
     bool is_word;
+    /// Whether the constant beyond a border is written where an element would be copied to: an element of the array is not
+    /// always as precise as V.
+    static constexpr bool IS_CONSTANT = ZBORDER == CONSTANT_BORDER || YBORDER == CONSTANT_BORDER || XBORDER == CONSTANT_BORDER;
+    static constexpr bool IS_WRITTEN = IS_CONSTANT && detail::is_same<V, seen_t<S>>;
+    /// Bits of the rows that a thread brings beyond a border that is constant; the last is of the element beside.
+    unsigned int beyond = 0;
 
     template <typename Cells>
     __device__ staged_window(planes& shared, const S* from, const Cells& cells, const V& constant) {
         static_assert(2 * HX * TALL <= ACROSS * DOWN, "a thread brings one element beside the block at most");
         const Index left = cells.x - Index(threadIdx.x) * COUNT, top = cells.y - Index(threadIdx.y) * ROWS - HY;
 #pragma unroll
-        for (int i = 0; i < TURNS; ++i)
-            words[i] = sizeof(S) * (row_at(top + Index(threadIdx.y) + i * DOWN, cells) + cells.x);
+        for (int i = 0; i < TURNS; ++i) {
+            const Index y = top + Index(threadIdx.y) + i * DOWN;
+            words[i] = sizeof(S) * (row_at(y, cells) + cells.x);
+            if (bordered<YBORDER>(y, cells.height) < 0) beyond |= 1u << i;
+        }
         words_to = cells.x < cells.width ? &shared.values[0][threadIdx.y][COUNT + threadIdx.x * COUNT] : nullptr;
         const int thread = threadIdx.y * ACROSS + threadIdx.x, row = HX > 0 ? thread / (2 * HX) : TALL;
         beside_to = nullptr;
@@ -247,9 +256,12 @@ struct staged_window {
             const Index column = is_word ? left + first : max(bordered<XBORDER>(left + at, cells.width), Index(0));
             beside_to = &shared.values[0][row][COUNT + (is_word ? first : at)];
             beside = sizeof(S) * (row_at(top + row, cells) + column);
+            if (bordered<YBORDER>(top + row, cells.height) < 0 ||
+                (!is_word && bordered<XBORDER>(left + at, cells.width) < 0))
+                beyond |= 1u << TURNS;
         }
-        bring(from, cells, 0, 0);
-        bring(from, cells, 1, 1);
+        bring(from, cells, 0, 0, constant);
+        bring(from, cells, 1, 1, constant);
         next(shared, from, cells, 0, 0, constant);
         next(shared, from, cells, 1, 1, constant);
     }
@@ -266,26 +278,37 @@ struct staged_window {
     }
     /// Begin to copy a plane, counted from the one above the cells, to the one of shared memory where it is held.
     template <typename Cells>
-    __device__ __forceinline__ void bring(const S* from, const Cells& cells, int plane, int held) {
+    __device__ __forceinline__ void bring(const S* from, const Cells& cells, int plane, int held, const V& constant) {
         constexpr int ROW = WIDE + 2 * COUNT, PLANE = TALL * ROW;
-        const Index z = max(bordered<ZBORDER>(cells.z + plane - 1, cells.depth), Index(0));
-        const char* const first = reinterpret_cast<const char*>(from + z * (cells.height * cells.width));
+        const Index z = bordered<ZBORDER>(cells.z + plane - 1, cells.depth);
+        const char* const first = reinterpret_cast<const char*>(from + max(z, Index(0)) * (cells.height * cells.width));
+        const unsigned int left_out = z < 0 ? ~0u : beyond;
         if (plane < PLANES + 2) {
             if (words_to != nullptr)
 #pragma unroll
                 for (int i = 0; i < TURNS; ++i)
                     if ((i + 1) * DOWN <= TALL || threadIdx.y + i * DOWN < TALL)
-                        stage<COUNT>(
-                            words_to + held * PLANE + i * DOWN * ROW, reinterpret_cast<const S*>(first + words[i]), COUNT);
+                        bring_few<COUNT>(words_to + held * PLANE + i * DOWN * ROW, first + words[i], left_out >> i & 1, constant);
             if (beside_to != nullptr) {
-                const S* const source = reinterpret_cast<const S*>(first + beside);
                 if (is_word)
-                    stage<BESIDE>(beside_to + held * PLANE, source, BESIDE);
+                    bring_few<BESIDE>(beside_to + held * PLANE, first + beside, left_out >> TURNS & 1, constant);
                 else
-                    stage<1>(beside_to + held * PLANE, source, 1);
+                    bring_few<1>(beside_to + held * PLANE, first + beside, left_out >> TURNS & 1, constant);
             }
         }
         close_stage();
+    }
+    /// Begin to copy N elements, or write as many constants if they are beyond a border.
+    template <int N>
+    static __device__ __forceinline__ void bring_few(S* to, const char* from, bool is_beyond, const V& constant) {
+        if (IS_WRITTEN && is_beyond) {
+            pack<S, N> constants;
+#pragma unroll
+            for (int k = 0; k < N; ++k) constants.values[k] = as<S>(constant);
+            *reinterpret_cast<pack<S, N>*>(to) = constants;  // `store_pack` is of global memory
+        } else {
+            stage<N>(to, reinterpret_cast<const S*>(from), N);
+        }
     }
     /// Read a plane that has come, and begin to copy the one after the next.
     template <typename Cells>
@@ -293,7 +316,7 @@ struct staged_window {
         planes& shared, const S* from, const Cells& cells, int plane, int held, const V& constant) {
         wait_for_stages<1>();
         __syncthreads();
-        bring(from, cells, plane + 2, (held + 2) % HELD);
+        bring(from, cells, plane + 2, (held + 2) % HELD, constant);
         const Index z = cells.z + plane - 1;
 #pragma unroll
         for (int j = 0; j < ROWS + 2 * HY; ++j) {
@@ -308,6 +331,7 @@ struct staged_window {
                 row[k] = as<V>(stored(line)[k - HX]);
                 row[HX + COUNT + k] = as<V>(stored(line)[COUNT + k]);
             }
+            if constexpr (!IS_CONSTANT || IS_WRITTEN) continue;
             const bool is_beyond = (ZBORDER == CONSTANT_BORDER && (z < 0 || z >= cells.depth)) ||
                                    (YBORDER == CONSTANT_BORDER && (y < 0 || y >= cells.height));
 #pragma unroll
