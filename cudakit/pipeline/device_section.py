@@ -3,6 +3,10 @@
 Each item in flight has a buffer set: device memory and pinned memory for its arrays, and three events. A buffer set is
 used again only after the host has seen its last copy done. So no stream ever waits for a free buffer set.
 
+Small items that pass quickly are put on the streams in batches of up to eight. Such an item has up to 64 KiB and comes
+within a tenth of a millisecond, and its result is done when it is asked for. The copies of a batch to the device come
+first, then the stages, then the copies to the host. The items of a batch share its events.
+
 On several GPUs a `Spread` has a section for each GPU. Each section has its own streams and its own thread. It takes the
 next item when it has room.
 """
@@ -11,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from types import GeneratorType
@@ -30,6 +35,11 @@ _LEAST_DEPTH = 4
 _SHARE = 0.5
 #: What an item is taken to need in all, of its own size, before it is known what the stages need.
 _SPARING = 4
+#: Bytes of an item and its result up to which items are put on the streams together; most such items; and seconds for
+#: each of them, its way from the source included, up to which more are.
+_SMALL = 1 << 16
+_MOST_TOGETHER = 8
+_BRISK = 1e-4
 
 
 _RETURNED_NONE = (
@@ -58,6 +68,8 @@ class Section:
         Whether to capture the stages into graphs and to replay the graphs.
     lenient : bool
         Whether to continue after an item on which a stage has failed.
+    now : callable
+        Monotonic clock, in seconds.
     """
 
     def __init__(
@@ -68,6 +80,7 @@ class Section:
         depth: int | None,
         graph: bool,
         lenient: bool = False,
+        now: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._upstream = upstream
         self._stages = [(stage.name, stage.function) for stage in stages]
@@ -86,8 +99,15 @@ class Section:
         #: Results of an item that several were made of, and the item itself.
         self._several: deque[Parcel] = deque()
         self._over = False
+        #: Items whose copies to the device are on their stream, and nothing else yet.
+        self._waiting: list[tuple[Parcel, BufferSet]] = []
+        #: Items that are put on the streams together now, and at most (0: the first item was not measured).
+        self._batch, self._most_together = 1, 0
+        #: Whether no result was waited for since the last items were taken.
+        self._is_ahead = True
+        self._now = now
         self._inbound, self._outbound = Inbound(lanes), Outbound(lanes)
-        self._contexts = {id(lane): lanes.inside(lane) for lane in lanes.computing}
+        self._contexts = [lanes.inside(lane) for lane in lanes.computing]
 
     # ── a node ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -99,26 +119,52 @@ class Section:
         if self._several:
             return self._several.popleft()
         flight = self._flight
-        while not self._over and len(flight) < (self._limit or 1):
-            # With something to deliver there is no waiting for the source: whoever feeds it may wait for a result.
-            parcel = self._upstream.take(block and not flight)
-            if parcel is NOTHING:
-                break
-            if parcel is END:
-                self._over = True
-                break
-            flight.append((parcel, self._submit(parcel) if parcel.fate is None else None))
-            if parcel.fate is not None and parcel.ends(self._lenient):
-                self._over = True
+        if not self._over and len(flight) <= (self._limit or 1) - self._batch:
+            self._fill(block)
         if not flight:
             return END if self._over else NOTHING
         parcel, buffers = flight[0]
-        if buffers is not None:
-            if not (block or buffers.departed.is_done):
+        if buffers is not None and buffers.last is not None:
+            if not (block or buffers.last.departed.is_done):
                 return NOTHING
             parcel = self._finish(parcel, buffers)
         flight.popleft()
         return parcel
+
+    def _fill(self, block: bool) -> None:
+        """Take items, and put their work on the streams, up to the limit of items in flight.
+
+        Small items that come and go quickly are put on the streams in batches, which share their events.
+        """
+        flight, upstream, batch = self._flight, self._upstream, self._waiting
+        count, start = len(flight), self._now()
+        if self._device_id is not None:
+            devices.make_current(self._device_id)  # another thread may have taken the items before
+        try:
+            while not self._over and len(flight) < (self._limit or 1):
+                # With something to deliver there is no waiting for the source: whoever feeds it may wait for a result.
+                parcel = upstream.take(block and not flight)
+                if parcel is NOTHING:
+                    break
+                if parcel is END:
+                    self._over = True
+                    break
+                buffers = self._send(parcel) if parcel.fate is None else None
+                flight.append((parcel, buffers))
+                if buffers is not None:
+                    batch.append((parcel, buffers))
+                if parcel.fate is not None and parcel.ends(self._lenient):
+                    self._over = True
+                if len(batch) >= self._batch:
+                    self._submit()
+        finally:
+            if batch:
+                self._submit()
+        if self._now() - start > (len(flight) - count) * _BRISK:
+            self._batch = 1
+        elif self._is_ahead:
+            self._batch = min(2 * self._batch, self._most_together or 1)
+        self._is_ahead = True
 
     def stop(self) -> None:
         """Take no more items from the node before."""
@@ -134,66 +180,93 @@ class Section:
             buffers.close()
         self._sets.clear()
         self._free.clear()
+        self._waiting.clear()
 
     # ── onto the device ──────────────────────────────────────────────────────────────────────────────────────────
 
-    def _submit(self, parcel: Parcel) -> BufferSet | None:
-        """Put all of an item's work on the streams: copies to the device, stages, copies to the host.
+    def _send(self, parcel: Parcel) -> BufferSet | None:
+        """Enqueue the copies of an item to the device, and return its buffer set, also if a copy failed.
 
-        Return the item's buffer set, also if a stage failed. Return None if the item needs none any more: the failure
-        is then in `parcel`.
+        Return None if the item has none. The failure is then in `parcel`.
         """
         self._step = "copy to the device"
         buffers = None
         try:
             if not self._sets:
                 self._prepare(parcel.value)
-            if self._device_id is not None:
-                devices.make_current(self._device_id)  # another thread may have taken the items before
             buffers = self._free.pop() if self._free else self._new_buffers()
-            lane, arriving, leaving = buffers.lane, self._lanes.arriving, self._lanes.leaving
-            with self._contexts[id(lane)]:
-                buffers.value = self._inbound.send(buffers, parcel.value)
-                parcel.value = None
-                buffers.arrived = arriving.record(buffers.arrived)
-                lane.wait(buffers.arrived)
-                if self._graph:
-                    self._step = "graph"
-                    outgoing = self._replay(buffers)
-                else:
-                    several = self._through(buffers, self._stages)
-                    self._step = "copy from the device"
-                    outgoing = self._outbound.settle(buffers, buffers.rooms) if several is None else several
-                buffers.computed = lane.record(buffers.computed)
-                leaving.wait(buffers.computed)
-                self._outbound.send(buffers, outgoing)
-                buffers.departed = leaving.record(buffers.departed)
-            if self._limit is None:
-                self._limit = self._chosen_depth(buffers)
+            buffers.last = None
+            buffers.value = self._inbound.send(buffers, parcel.value)
+            parcel.value = None
         except Exception as error:
             parcel.fail(self._step, error)
-            if buffers is not None and not self._abandoned(parcel, buffers):
-                return None
         return buffers
 
-    def _abandoned(self, parcel: Parcel, buffers: BufferSet) -> bool:
-        """Record the events of an item whose stage failed, after all its work on the streams.
+    def _submit(self) -> None:
+        """Put the remaining work of the waiting items on the streams: stages, and copies to the host.
 
-        Its buffer set can then be used again once the last event is done. Return True if the events could be recorded.
-        If not, mark the failure in `parcel` as final, and return False.
+        The events of the last item's buffer set are recorded for all of them. After an item whose failure ends the run,
+        no further item is in flight.
         """
-        lane, arriving, leaving = buffers.lane, self._lanes.arriving, self._lanes.leaving
+        batch = self._waiting
+        last = batch[-1][1]
+        lane, arriving, leaving = last.lane, self._lanes.arriving, self._lanes.leaving
         try:
-            with self._contexts[id(lane)]:
-                buffers.arrived = arriving.record(buffers.arrived)
-                lane.wait(buffers.arrived)
-                buffers.computed = lane.record(buffers.computed)
-                leaving.wait(buffers.computed)
-                buffers.departed = leaving.record(buffers.departed)
+            with last.inside:
+                last.arrived = arriving.record(last.arrived)
+                lane.wait(last.arrived)
+                for parcel, buffers in batch:
+                    if parcel.fate is None:
+                        self._compute(parcel, buffers)
+                    if parcel.fate is not None and parcel.ends(self._lenient):
+                        self._over = True
+                        while self._flight[-1][0] is not parcel:
+                            self._flight.pop()
+                        break
+                last.computed = lane.record(last.computed)
+                leaving.wait(last.computed)
+                for parcel, buffers in batch:
+                    outgoing, buffers.outgoing = buffers.outgoing, None
+                    try:
+                        if outgoing is not None:
+                            self._outbound.send(buffers, outgoing)
+                    except Exception as error:
+                        parcel.fail("copy from the device", error)
+                        self._over = self._over or parcel.ends(self._lenient)
+                last.departed = leaving.record(last.departed)
+            for _, buffers in batch:
+                buffers.last = last
+            last.is_done = False
+            if self._most_together == 0 and batch[-1][0].fate is None:
+                self._measure(last)
         except Exception as error:
-            parcel.fail(self._step, error, final=True)
-            return False
-        return True
+            for parcel, _ in batch:
+                parcel.fail(self._step, error, final=True)
+            self._over = True
+        finally:
+            batch.clear()
+
+    def _compute(self, parcel: Parcel, buffers: BufferSet) -> None:
+        """Call the stages on an item. Store what is to be copied to the host, or record the failure in `parcel`."""
+        try:
+            if self._graph:
+                self._step = "graph"
+                buffers.outgoing = self._replay(buffers)
+                return
+            several = self._through(buffers, self._stages)
+            self._step = "copy from the device"
+            buffers.outgoing = self._outbound.settle(buffers, buffers.rooms) if several is None else several
+        except Exception as error:
+            parcel.fail(self._step, error)
+
+    def _measure(self, buffers: BufferSet) -> None:
+        """Choose after the first item how many are in flight, if the caller did not, and how many form a batch."""
+        lanes = self._lanes
+        size = sum(room.device.nbytes for room in buffers.rooms) + getattr(buffers.value, "nbytes", 0)
+        if self._limit is None:
+            self._limit = self._chosen_depth(size)
+        is_small = size <= _SMALL and not lanes.emulated and len(lanes.computing) == 1
+        self._most_together = min(_MOST_TOGETHER, max(1, self._limit // 2)) if is_small else 1
 
     def _through(self, buffers: BufferSet, stages: Sequence[_Called]) -> Outgoing | None:
         """Call stages, one after the other, on the value in `buffers`. Store the last result there, and return None.
@@ -249,13 +322,13 @@ class Section:
         if size > _DEPTHS[-1][0] and not self._lanes.emulated:
             for _ in range(min(self._limit or _LEAST_DEPTH, self._most(_SPARING * size))):
                 buffers = self._new_buffers()
-                with self._contexts[id(buffers.lane)]:
-                    self._inbound.prepare(buffers, item)
+                self._inbound.prepare(buffers, item)
                 self._free.append(buffers)
 
     def _new_buffers(self) -> BufferSet:
         lanes = self._lanes
-        buffers = BufferSet(lanes.computing[len(self._sets) % len(lanes.computing)])
+        turn = len(self._sets) % len(lanes.computing)
+        buffers = BufferSet(lanes.computing[turn], self._contexts[turn])
         if not lanes.emulated:
             self._device_id = buffers.lane.device.device_id
             devices.make_current(self._device_id)
@@ -312,6 +385,12 @@ class Section:
         result: Any = None
         is_several = buffers.several is not None
         try:
+            last: Any = buffers.last
+            if not last.is_done:
+                if not last.departed.is_done:
+                    self._is_ahead, self._batch = False, 1
+                    last.departed.sync()
+                last.is_done = True
             result = self._outbound.receive(buffers, 3 * (self._limit or 1))
         except Exception as error:
             parcel.fail(self._stages[-1][0], error)
@@ -328,11 +407,10 @@ class Section:
             parcel.value = result
         return parcel
 
-    def _chosen_depth(self, buffers: BufferSet) -> int:
-        """Return how many items to have in flight, by the size of the item in `buffers` and the free memory."""
+    def _chosen_depth(self, size: int) -> int:
+        """Return how many items of `size` bytes each to have in flight, by the free memory, too."""
         if self._lanes.emulated:
             return 2
-        size = sum(room.device.nbytes for room in buffers.rooms) + getattr(buffers.value, "nbytes", 0)
         return min(next((depth for most, depth in _DEPTHS if size <= most), _LEAST_DEPTH), self._most(size))
 
     def _most(self, size: int) -> int:

@@ -133,7 +133,10 @@ class Reader:
         if self._gate is not None and not self._gate.enter(block):
             return END if self._over else NOTHING
         try:
-            with witnesses.doing("host", "source", None, lane="source"):
+            if witnesses.watched():
+                with witnesses.doing("host", "source", None, lane="source"):
+                    value = next(self._iterator, END)
+            else:
                 value = next(self._iterator, END)
             if value is END:
                 self._over = True

@@ -42,6 +42,8 @@ class Room:
         Host array in pinned memory. None until it is needed.
     block : Block or None
         Pinned memory that contains `host`.
+    address : int
+        Address of `host`.
     """
 
     key: Any = None
@@ -49,6 +51,7 @@ class Room:
     pointer: int = 0
     host: np.ndarray | None = None
     block: pinned.Block | None = None
+    address: int = 0
 
     def twin(self) -> np.ndarray:
         """Return `host`, an array with the shape and dtype of `key`. Pinned memory that is too small is replaced."""
@@ -57,7 +60,7 @@ class Room:
         if self.block is None or self.block.size < size:
             self.close()
             self.block = pinned.take(size)
-        self.host = self.block.view(shape, dtype)
+        self.host, self.address = self.block.view(shape, dtype), self.block.address
         return self.host
 
     def close(self) -> None:
@@ -75,12 +78,20 @@ class BufferSet:
     ----------
     lane : stream
         Stream that the item's stages work on.
+    inside : context manager
+        In which CuPy works on `lane`.
     rooms, leaving : list of Room
         Memory for arriving arrays, and memory for small departing arrays.
     used, others : int
         Number of rooms that the item uses, and number of its parts that are not arrays.
     arrived, computed, departed : event or None
-        Events recorded after each of the three steps. The first item makes the events, later items use them again.
+        Events recorded after each of the three steps of a batch whose last item has this set. They are made once.
+    last : BufferSet or None
+        Buffer set of the last item of the batch, whose events are for this one, too. None: nothing was recorded.
+    is_done : bool
+        Whether `departed` is known to be done.
+    outgoing : Outgoing or None
+        What is still to be copied to the host.
     value : object
         Result of the stages so far.
     result : object
@@ -96,6 +107,7 @@ class BufferSet:
     """
 
     lane: Any
+    inside: Any = contextlib.nullcontext()  # noqa: RUF009  it holds nothing
     rooms: list[Room] = field(default_factory=list)
     leaving: list[Room] = field(default_factory=list)
     used: int = 0
@@ -104,6 +116,9 @@ class BufferSet:
     arrived: Any = None
     computed: Any = None
     departed: Any = None
+    last: BufferSet | None = None
+    is_done: bool = False
+    outgoing: Outgoing | None = None
     value: Any = None
     several: list[Any] | None = None
     result: Any = None

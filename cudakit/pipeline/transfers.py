@@ -103,10 +103,11 @@ class Inbound:
     def _send(self, buffers: BufferSet, array: np.ndarray) -> Any:
         if type(array) is not np.ndarray:
             refuse_masked(array)
-        if buffers.used == len(buffers.rooms):
-            buffers.rooms.append(Room())
-        room = buffers.rooms[buffers.used]
-        buffers.used += 1
+        index, rooms = buffers.used, buffers.rooms
+        if index == len(rooms):
+            rooms.append(Room())
+        room = rooms[index]
+        buffers.used = index + 1
         # Who else refers to the device memory is a stage that has kept it: that stays as it is.
         if room.key != (array.shape, array.dtype) or (buffers.graph is None and sys.getrefcount(room.device) > ALONE):
             self._furnish(buffers, room, array)
@@ -119,12 +120,14 @@ class Inbound:
             copy_in(array, room.device, lanes.arriving)
             return room.device
         host = room.host if room.host is not None else room.twin()
-        copy(host, array)
+        if size < _SMALL_UPLOAD:
+            host[...] = array
+        else:
+            copy(host, array)
         if witnesses.watched():
             copy_in(host, room.device, lanes.arriving)
         else:
-            assert room.block is not None
-            lanes.copy_bytes(room.pointer, room.block.address, size, TO_DEVICE, lanes.arriving_handle)
+            lanes.copy_bytes(room.pointer, room.address, size, TO_DEVICE, lanes.arriving_handle)
         return room.device
 
     def _furnish(self, buffers: BufferSet, room: Room, array: np.ndarray) -> None:
@@ -136,11 +139,12 @@ class Inbound:
         if array.dtype.hasobject:
             raise ArgumentError(f"an array of dtype {array.dtype} cannot be on the device: it holds Python objects")
         room.key = room.device = room.host = None
-        room.device = self._lanes.xp.empty(array.shape, array.dtype)
+        with buffers.inside:
+            room.device = self._lanes.xp.empty(array.shape, array.dtype)
+            # The memory may be some that earlier work on the stages' stream still uses.
+            self._lanes.arriving.wait(buffers.lane)
         room.pointer = 0 if self._lanes.emulated else room.device.data.ptr
         room.key = (array.shape, array.dtype)
-        # The memory may be some that earlier work on the stages' stream still uses.
-        self._lanes.arriving.wait(buffers.lane)
 
 
 def arrays_of(item: Any) -> list[np.ndarray]:
@@ -227,8 +231,9 @@ class Outbound:
         buffers.result = mapped(buffers.value, lambda part: targets.get(id(part), part))
 
     def _send(self, buffers: BufferSet, array: Any) -> np.ndarray:
+        lanes = self._lanes
         buffers.kept_alive.append(array)
-        size, lanes = array.nbytes, self._lanes
+        size = array.nbytes
         if not size:
             return np.empty(array.shape, array.dtype)
         if lanes.emulated:
@@ -243,8 +248,7 @@ class Outbound:
             if room.key != (array.shape, array.dtype):
                 room.key, room.host = (array.shape, array.dtype), None
             target = room.twin() if room.host is None else room.host
-            assert room.block is not None
-            address = room.block.address
+            address = room.address
         else:
             block = pinned.take(size)
             address = block.address
@@ -256,12 +260,11 @@ class Outbound:
         return target
 
     def receive(self, buffers: BufferSet, most_lent: int) -> Any:
-        """Wait for an item's last copy, and return the result for the consumer to keep.
+        """Return an item's result, whose last copy is done, for the consumer to keep.
 
         If more than `most_lent` arrays of results are still in pinned memory, this result is copied to ordinary memory.
         So a consumer that keeps its results does not pin all memory of the machine.
         """
-        buffers.departed.sync()
         result = buffers.result
         if self._lent[0] > most_lent:
             result = mapped(result, ordinary)

@@ -250,7 +250,6 @@ def on_device(count: int, first: int = 0) -> Any:
 
 def test_small_results_share_memory_and_are_copied_for_the_consumer(device: Device, buffers: BufferSet) -> None:
     outbound: Any = Outbound(device)  # type: ignore[arg-type]
-    buffers.departed = SimpleNamespace(sync=lambda: None)
     results = []
     for first in range(4):
         buffers.value = on_device(10, first), on_device(3, first)
@@ -267,7 +266,6 @@ def test_large_results_have_pinned_memory_of_their_own_while_not_too_many_do(
     device: Device, buffers: BufferSet
 ) -> None:
     outbound: Any = Outbound(device)  # type: ignore[arg-type]
-    buffers.departed = SimpleNamespace(sync=lambda: None)
     buffers.value = on_device(1 << 13)  # 32 KiB, the largest that is small
     outbound.send(buffers, outbound.settle(buffers, []))
     assert buffers.small == 1

@@ -58,6 +58,15 @@ def section(lanes: Any, *parcels: Parcel, depth: int | None = None) -> Section:
     return Section(Upstream(*parcels), [], lanes, depth, False)
 
 
+def submitting(node: Section) -> Any:
+    """The buffer set of all items of a section that puts nothing on streams. Its last copy is not done."""
+    buffers: Any = SimpleNamespace(departed=SimpleNamespace(is_done=False))
+    buffers.last = buffers
+    node._send = lambda parcel: buffers  # type: ignore[method-assign]
+    node._submit = node._waiting.clear  # type: ignore[method-assign]
+    return buffers
+
+
 @pytest.mark.parametrize(
     ("size", "lanes", "most"),
     [
@@ -87,15 +96,16 @@ def test_small_items_are_more_in_flight(incoming: list[int], outgoing: int, dept
     rooms = [SimpleNamespace(device=SimpleNamespace(nbytes=size)) for size in incoming]
     value = SimpleNamespace(nbytes=outgoing) if outgoing else ()
     buffers: Any = SimpleNamespace(rooms=rooms, value=value)
-    assert section(Emptied(1 << 30))._chosen_depth(buffers) == depth
-    assert section(Emptied(1 << 30, emulated=True))._chosen_depth(buffers) == 2
+    for emulated in (False, True):
+        node = section(Emptied(1 << 30, emulated=emulated))
+        node._measure(buffers)
+        assert node._limit == (2 if emulated else depth)
 
 
 def test_who_need_not_wait_does_not_wait_for_the_device() -> None:
     node = section(Emptied(), Parcel(1, 0), NOTHING, NOTHING, NOTHING, depth=2)
     finished: list[Any] = []
-    buffers: Any = SimpleNamespace(departed=SimpleNamespace(is_done=False))
-    node._submit = lambda parcel: buffers  # type: ignore[method-assign]
+    buffers = submitting(node)
     node._finish = lambda parcel, buffers: finished.append(buffers) or parcel  # type: ignore[method-assign, func-returns-value]
     assert node.take(False) is NOTHING
     assert finished == []
@@ -108,8 +118,7 @@ def test_who_need_not_wait_does_not_wait_for_the_device() -> None:
 
 def test_who_waits_waits_for_the_oldest_and_never_with_something_to_deliver() -> None:
     node = section(Emptied(), Parcel(1, 0), Parcel(2, 1), Parcel(3, 2), END, depth=2)
-    buffers: Any = SimpleNamespace(departed=SimpleNamespace(is_done=False))
-    node._submit = lambda parcel: buffers  # type: ignore[method-assign]
+    submitting(node)
     node._finish = lambda parcel, buffers: parcel  # type: ignore[method-assign]
     assert [node.take(True).number for _ in range(3)] == [0, 1, 2]
     assert node.take(True) is END
@@ -121,7 +130,7 @@ def test_an_item_that_failed_before_passes_by_and_ends_the_rest() -> None:
     failed = Parcel(None, 0)
     failed.fail("source", ValueError("bad"))
     node = section(Emptied(), failed, depth=3)
-    node._submit = lambda parcel: 1 / 0  # type: ignore[method-assign, return-value, assignment]
+    node._send = lambda parcel: 1 / 0  # type: ignore[method-assign, return-value, assignment]
     assert node.take(True) is failed
     assert node.take(True) is END
 

@@ -27,6 +27,10 @@ from cudakit.streams.witnesses import Witness, Work
 TO_DEVICE, TO_HOST = 1, 2
 
 
+def _nothing() -> None:
+    """Stand in the place of work that is done, so that nothing keeps what that worked on."""
+
+
 class Event:
     """A place on a stream, which is done once the stream has come there."""
 
@@ -74,7 +78,7 @@ class Stream:
         """Do the work, up to a place."""
         end = len(self.work) if until is None else until
         while self.done < end:
-            work = self.work[self.done]
+            work, self.work[self.done] = self.work[self.done], _nothing
             self.done += 1
             work()
 
