@@ -36,6 +36,8 @@ class Room:
         Shape and dtype of both arrays.
     device : array
         Array on the device, or None if the stages allocate it.
+    size : int
+        Bytes of `device`.
     pointer : int
         Address of `device` on a GPU; 0 on the emulator.
     host : numpy.ndarray or None
@@ -48,6 +50,7 @@ class Room:
 
     key: Any = None
     device: Any = None
+    size: int = 0
     pointer: int = 0
     host: np.ndarray | None = None
     block: pinned.Block | None = None

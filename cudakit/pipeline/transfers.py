@@ -111,7 +111,7 @@ class Inbound:
         # Who else refers to the device memory is a stage that has kept it: that stays as it is.
         if room.key != (array.shape, array.dtype) or (buffers.graph is None and sys.getrefcount(room.device) > ALONE):
             self._furnish(buffers, room, array)
-        size = array.nbytes
+        size = room.size
         if not size:
             return room.device
         lanes = self._lanes
@@ -144,7 +144,7 @@ class Inbound:
             # The memory may be some that earlier work on the stages' stream still uses.
             self._lanes.arriving.wait(buffers.lane)
         room.pointer = 0 if self._lanes.emulated else room.device.data.ptr
-        room.key = (array.shape, array.dtype)
+        room.key, room.size = (array.shape, array.dtype), array.nbytes
 
 
 def arrays_of(item: Any) -> list[np.ndarray]:
@@ -231,9 +231,14 @@ class Outbound:
         buffers.result = mapped(buffers.value, lambda part: targets.get(id(part), part))
 
     def _send(self, buffers: BufferSet, array: Any) -> np.ndarray:
-        lanes = self._lanes
+        lanes, rooms = self._lanes, buffers.rooms
         buffers.kept_alive.append(array)
-        size = array.nbytes
+        if rooms and rooms[0].device is array:
+            # CuPy makes shape and address anew each time that it is asked.
+            room = rooms[0]
+            key, size, pointer = room.key, room.size, room.pointer
+        else:
+            key, size, pointer = (array.shape, array.dtype), array.nbytes, 0 if lanes.emulated else array.data.ptr
         if not size:
             return np.empty(array.shape, array.dtype)
         if lanes.emulated:
@@ -245,8 +250,8 @@ class Outbound:
                 buffers.leaving.append(Room())
             room = buffers.leaving[buffers.small]
             buffers.small += 1
-            if room.key != (array.shape, array.dtype):
-                room.key, room.host = (array.shape, array.dtype), None
+            if room.key != key:
+                room.key, room.host = key, None
             target = room.twin() if room.host is None else room.host
             address = room.address
         else:
@@ -256,7 +261,7 @@ class Outbound:
         if witnesses.watched():
             copy_out(array, target, lanes.leaving)
         else:
-            lanes.copy_bytes(address, array.data.ptr, size, TO_HOST, lanes.leaving_handle)
+            lanes.copy_bytes(address, pointer, size, TO_HOST, lanes.leaving_handle)
         return target
 
     def receive(self, buffers: BufferSet, most_lent: int) -> Any:
