@@ -69,9 +69,12 @@ def _start_and_load() -> None:
     thread = threading.Thread(target=_start, args=(driver,), name="CUDA starts")
     thread.start()
     try:
-        with without_collector(), contextlib.suppress(ImportError):
+        with without_collector(), contextlib.suppress(ImportError, OSError):
             for name in _MODULES:
                 import_module(name)
+            from cudakit.jit.source import headers
+
+            headers.compiler_wheels()  # the key of code on disk has them, and the folders of packages are long
     finally:
         thread.join()
 

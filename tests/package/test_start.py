@@ -66,6 +66,8 @@ assert asking is threading.main_thread() is not starting
 assert threading.enumerate() == [threading.main_thread()]
 from cudakit.start import _MODULES
 assert all(name in sys.modules for name in _MODULES)
+from cudakit.jit.source import headers
+assert headers.wheel_versions.cache_info().currsize == 1
 ck.stream()
 assert len(driver.asked) == 3
 """

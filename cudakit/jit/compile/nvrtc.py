@@ -113,6 +113,8 @@ def _reads_file(options: Iterable[Any]) -> str | None:
 FORMAT = "4"
 #: What NVRTC's option ``minimal`` leaves out: textures, launches by kernels, types and calls of CUDA's runtime.
 _RUNTIME: Final = r"cuda(?!kit|_fp16|_bf16)|\b_*(?:tex|surf)|<<<"
+#: Each match of `_RUNTIME` contains one of these. To compile the pattern takes a tenth of a first launch from the disk.
+_RUNTIME_PARTS: Final = ("cuda", "tex", "surf", "<<<")
 #: Headers that use nothing of these, beside cudakit's own.
 _SMALL_HEADERS: Final = ("cuda_fp16.h", "cuda_bf16.h")
 _UNROLL = ("_CCCL_META_UNROLL_LIMIT", "10")
@@ -174,7 +176,7 @@ class Request:
         """
         spec, options = self.specialization, self.specialization.options
         texts = (self.written, *self.name_expressions, repr(self.user_flags))
-        if spec.has_tiles or spec.target not in ("ptx", "cubin") or any(re.search(_RUNTIME, text) for text in texts):
+        if spec.has_tiles or spec.target not in ("ptx", "cubin") or any(map(_names_runtime, texts)):
             return False
         if not self.includes:
             return True
@@ -595,6 +597,11 @@ def digest_of(parts: Mapping[str, str]) -> str:
 
 def _listed(value: str | Iterable[str]) -> list[str]:
     return [value] if isinstance(value, str) else list(value)
+
+
+def _names_runtime(text: str) -> bool:
+    """Return whether `_RUNTIME` matches in `text`."""
+    return any(part in text for part in _RUNTIME_PARTS) and re.search(_RUNTIME, text) is not None
 
 
 def _header_path(name: str, folders: Iterable[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import pickle
+import random
 import re
 import subprocess
 import sys
@@ -153,6 +154,34 @@ def test_all_options_of_the_tools_are_judged() -> None:
     )
     assert len(names) > 90
     assert names - nvrtc.PTXAS_FLAGS - nvrtc.PTXAS_VALUES == set(others.split())
+
+
+def test_a_text_is_searched_for_the_runtimes_names_only_where_it_may_have_some() -> None:
+    rng = random.Random(0)
+    parts = [
+        "cuda",
+        "kit",
+        "_fp16",
+        "_bf16",
+        "cud",
+        "tex",
+        "surf",
+        "_",
+        "__",
+        "<<",
+        "<",
+        "a",
+        " ",
+        "(",
+        "\n",
+        "TEX",
+        "te",
+        "x",
+    ]
+    texts = ["".join(rng.choices(parts, k=rng.randrange(8))) for _ in range(2000)]
+    expected = [re.search(nvrtc._RUNTIME, text) is not None for text in texts]
+    assert [nvrtc._names_runtime(text) for text in texts] == expected
+    assert 200 < sum(expected) < 1800
 
 
 @pytest.mark.parametrize(
