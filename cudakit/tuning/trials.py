@@ -117,6 +117,13 @@ class Trials:
         right = [candidate for candidate in self.candidates if candidate.state == "right"]
         return sorted(right, key=lambda candidate: candidate.value or 0.0)
 
+    def reconsider(self) -> None:
+        """Mark as right what was slow only beside candidates that are wrong."""
+        fastest = min((c.value or 0.0 for c in self.candidates if c.state in ("right", "slow")), default=0.0)
+        for candidate in self.candidates:
+            if candidate.state == "slow" and (candidate.low or 0.0) <= _HOPELESS * fastest:
+                candidate.state = "right"
+
     def specializations(self, point: Point) -> Sequence[Specialization]:
         """Return the specializations of a point."""
         return self.variants.specializations(point, self.stream, self._arguments)

@@ -296,6 +296,7 @@ def run_trials(
                 confirmed = trials.confirm(winner, seed)
             if winner.state == "right":
                 break
+            trials.reconsider()
     except KeyboardInterrupt:
         ended = "interrupted"
     if not trials.right and ended == "interrupted":

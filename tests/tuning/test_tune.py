@@ -514,6 +514,17 @@ def test_a_front_leaves_out_what_another_beats() -> None:
 
 
 @pytest.mark.emulator
+def test_what_was_slow_beside_a_wrong_candidate_is_right_without_it() -> None:
+    rows = [
+        Candidate({}, state, value=value, low=value) for state, value in (("wrong", 1.0), ("slow", 4.0), ("slow", 5.0))
+    ]
+    rows += [Candidate({}, "slow", value=7.0, low=6.5), Candidate({}, "right", value=8.0, low=8.0)]
+    Trials.reconsider(SimpleNamespace(candidates=rows))  # type: ignore[arg-type]
+    assert [row.state for row in rows] == ["wrong", "right", "right", "slow", "right"]
+    Trials.reconsider(SimpleNamespace(candidates=rows[:1]))  # type: ignore[arg-type]
+    assert rows[0].state == "wrong"
+
+
 def test_objectives_differ() -> None:
     stream = ck.emulator.stream()
     for objective in ([], ["sectors", "sectors"]):
