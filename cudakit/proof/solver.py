@@ -151,19 +151,70 @@ class Solver:
 
 
 class _Context:
-    """A context of Z3, made when needed, and the steps counted in it."""
+    """A context of Z3, made when needed, what formulas are in it, and the steps counted in it."""
 
     def __init__(self, z3: Any) -> None:
         self.z3, self.steps = z3, 0
+        #: Numbers that stand for symbols and products.
+        self.unknowns: dict[Symbol | Monomial, z3.ArithRef] = {}
+        self._expressions: dict[Formula, z3.BoolRef] = {}
+        self._limits: dict[Symbol | Monomial, list[z3.BoolRef]] = {}
 
     @functools.cached_property
     def context(self) -> Any:
         return self.z3.Context()
 
+    @functools.cached_property
+    def tactic(self) -> Any:
+        return self.z3.Then(*(self.z3.Tactic(tactic, ctx=self.context) for tactic in _TACTICS))
+
     def steps_since(self, steps: int) -> int:
         """Return the steps since the last call, from those of the whole context."""
         last, self.steps = self.steps, steps
         return steps - last
+
+    def unknown(self, item: Symbol | Monomial) -> Any:
+        """Return the unknown number that stands for a symbol or a product."""
+        if item not in self.unknowns:
+            name = item.name if isinstance(item, Symbol) else "product"
+            self.unknowns[item] = self.z3.Int(f"{name}!{len(self.unknowns)}", self.context)
+        return self.unknowns[item]
+
+    def limits(self, item: Symbol | Monomial) -> list[Any]:
+        """Return the bounds of a symbol or a product."""
+        if item not in self._limits:
+            low, high = (item.low, item.high) if isinstance(item, Symbol) else range_of(item)
+            self._limits[item] = _limits(self.unknown(item), low, high)
+        return self._limits[item]
+
+    def formula(self, item: Formula) -> Any:
+        """Return the expression of a formula."""
+        if item not in self._expressions:
+            self._expressions[item] = self._expression(item)
+        return self._expressions[item]
+
+    def _expression(self, item: Formula) -> Any:
+        if isinstance(item, Atom):
+            value = self._polynomial(item.value)
+            return value == 0 if item.is_equality else value >= 0
+        if isinstance(item, Flag):
+            return self.unknown(item.symbol) == 1
+        if isinstance(item, Not):
+            return self.z3.Not(self.formula(item.item))
+        if isinstance(item, LastRound):
+            return self.formula(item.item)
+        parts = [self.formula(part) for part in item.items]
+        join = self.z3.And if isinstance(item, All) else self.z3.Or
+        return join(parts, self.context)
+
+    def _polynomial(self, value: Polynomial) -> Any:
+        parts = [
+            factor * self.unknown(product if len(product) > 1 else product[0])
+            if product
+            else self.z3.IntVal(factor, self.context)
+            for product, factor in value.terms.items()
+        ]
+        return self.z3.Sum(parts) if parts else self.z3.IntVal(0, self.context)
 
 
 class _Question:
@@ -178,16 +229,14 @@ class _Question:
         self._context = context or _Context(solver.z3)
         self.symbols, definitions = cone(formulas)
         self.formulas = formulas + definitions
-        self.products: dict[Monomial, z3.ArithRef] = {}
-        self.unknowns: dict[Symbol, z3.ArithRef] = {}
-
-    @property
-    def context(self) -> Any:
-        """Context of Z3."""
-        return self._context.context
+        #: Products of symbols in what was asked.
+        self.products: dict[Monomial, None] = {}
 
     def linear(self, timeout_s: float) -> Answer:
-        """Answer the question with each product of symbols as an unknown number: ``no`` is certain, ``yes`` is not."""
+        """Answer the question with each product of symbols as an unknown number: ``no`` is certain, ``yes`` is not.
+
+        The answer has no values.
+        """
         if FALSE in self.formulas:
             return Answer("no", {})
         stated = self._stated()
@@ -199,31 +248,32 @@ class _Question:
 
     def exact(self, timeout_s: float) -> Answer:
         """Answer the question with exact products, so that ``yes`` is certain too."""
+        unknown = self._context.unknown
         stated = self._stated()
-        for product, unknown in list(self.products.items()):
-            value = self.unknown(product[0])
+        for product in self.products:
+            value = unknown(product[0])
             for symbol in product[1:]:
-                value = value * self.unknown(symbol)
-            stated.append(unknown == value)
-        return self._solve(stated + self._lemmas(True), timeout_s)
+                value = value * unknown(symbol)
+            stated.append(unknown(product) == value)
+        return self._solve(stated + self._lemmas(True), timeout_s, True)
 
     def _lemmas(self, mixed: bool) -> list[Any]:
-        constraints = [self.formula(lemma) for lemma in lemmas(self.formulas, mixed)]
-        return constraints + [
-            limit for product, unknown in self.products.items() for limit in _limits(unknown, *range_of(product))
-        ]
+        constraints = [self._formula(lemma) for lemma in lemmas(self.formulas, mixed)]
+        return constraints + [limit for product in self.products for limit in self._context.limits(product)]
 
     def _stated(self) -> list[Any]:
-        stated = [self.formula(formula) for formula in self.formulas]
-        for symbol in self.symbols:
-            self.unknown(symbol)
-        for symbol, unknown in list(self.unknowns.items()):
-            stated += _limits(unknown, symbol.low, symbol.high)
-        return stated
+        stated = [self._formula(formula) for formula in self.formulas]
+        return stated + [limit for symbol in self.symbols for limit in self._context.limits(symbol)]
 
-    def _solve(self, stated: list[Any], timeout_s: float) -> Answer:
-        tactics = (self.z3.Tactic(tactic, ctx=self.context) for tactic in _TACTICS)
-        solver = self.z3.Then(*tactics).solver()
+    def _formula(self, item: Formula) -> Any:
+        for atom in atoms(item):
+            if isinstance(atom, Atom):
+                self.products.update(dict.fromkeys(product for product in atom.value.terms if len(product) > 1))
+        return self._context.formula(item)
+
+    def _solve(self, stated: list[Any], timeout_s: float, has_values: bool = False) -> Answer:
+        """Solve the constraints `stated`; with `has_values`, a ``yes`` has values of the context's symbols."""
+        solver = self._context.tactic.solver()
         solver.set("rlimit", min(_MOST_STEPS, max(1, int(STEPS_PER_S * timeout_s))))
         solver.add(*stated)
         status = solver.check()
@@ -233,41 +283,15 @@ class _Question:
             return Answer("no", {})
         if status != self.z3.sat:
             return Answer("unknown", {})
+        if not has_values:
+            return Answer("yes", {})
         model = solver.model()
         values = {
-            symbol: model.eval(unknown, model_completion=True).as_long() for symbol, unknown in self.unknowns.items()
+            symbol: model.eval(unknown, model_completion=True).as_long()
+            for symbol, unknown in self._context.unknowns.items()
+            if isinstance(symbol, Symbol)
         }
         return Answer("yes", values)
-
-    def unknown(self, symbol: Symbol) -> Any:
-        if symbol not in self.unknowns:
-            self.unknowns[symbol] = self.z3.Int(f"{symbol.name}!{len(self.unknowns)}", self.context)
-        return self.unknowns[symbol]
-
-    def polynomial(self, value: Polynomial) -> Any:
-        parts = []
-        for product, factor in value.terms.items():
-            if len(product) < 2:
-                parts.append(factor * self.unknown(product[0]) if product else self.z3.IntVal(factor, self.context))
-                continue
-            if product not in self.products:
-                self.products[product] = self.z3.Int(f"product!{len(self.products)}", self.context)
-            parts.append(factor * self.products[product])
-        return self.z3.Sum(parts) if parts else self.z3.IntVal(0, self.context)
-
-    def formula(self, item: Formula) -> Any:
-        if isinstance(item, Atom):
-            value = self.polynomial(item.value)
-            return value == 0 if item.is_equality else value >= 0
-        if isinstance(item, Flag):
-            return self.unknown(item.symbol) == 1
-        if isinstance(item, Not):
-            return self.z3.Not(self.formula(item.item))
-        if isinstance(item, LastRound):
-            return self.formula(item.item)
-        parts = [self.formula(part) for part in item.items]
-        join = self.z3.And if isinstance(item, All) else self.z3.Or
-        return join(parts, self.context)
 
 
 def _limits(unknown: Any, low: int | None, high: int | None) -> list[Any]:
