@@ -9,6 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from support import emulated
+from support.forks import completed_in_a_fork
+
+from cudakit import cli
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = '''
@@ -55,9 +59,13 @@ except AttributeError as error:
 '''
 
 
-def command(folder: Path, program: str, *words: str, typed: str = "") -> subprocess.CompletedProcess[str]:
-    """``cudakit`` with these words, in a folder that has the program."""
+def command(
+    folder: Path, program: str, *words: str, typed: str = "", fresh: bool = False
+) -> subprocess.CompletedProcess[str]:
+    """``cudakit`` with these words, in a folder that has the program; `fresh`: where nothing is imported yet."""
     (folder / "app.py").write_text(program)
+    if not (fresh or emulated.place.is_gpu):  # a fork of a process that has used the GPU has none
+        return completed_in_a_fork(lambda: cli.main([*words]), 120, folder, typed)
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     return subprocess.run(
         [sys.executable, "-m", "cudakit", *words], cwd=folder, capture_output=True, text=True, check=False, input=typed,
@@ -66,7 +74,7 @@ def command(folder: Path, program: str, *words: str, typed: str = "") -> subproc
 
 
 def test_a_program_that_is_right(tmp_path: Path) -> None:
-    done = command(tmp_path, PROGRAM, "check", "app.py", "--", "100")
+    done = command(tmp_path, PROGRAM, "check", "app.py", "--", "100", fresh=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "sum 200.0\n1 kernel, 1 launch: nothing wrong was found.\n"
 

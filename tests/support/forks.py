@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -46,32 +47,44 @@ def in_a_fork(act: Callable[[], int], seconds: float) -> int | None:
         return os.waitstatus_to_exitcode(status)
 
 
-def printed_in_a_fork(act: Callable[[], int], seconds: float, folder: Path | None = None) -> tuple[str, int | None]:
-    """Run `act` as `in_a_fork` does, in `folder`, and return what it printed to both outputs, and its result.
+def completed_in_a_fork(
+    act: Callable[[], int], seconds: float, folder: Path | None = None, typed: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run `act` as `in_a_fork` does, in `folder`, with `typed` as its input, and return it as `subprocess.run` does.
 
     Warnings are no errors there.
     """
 
     def acted() -> int:
-        for descriptor in (1, 2):
-            os.dup2(printed.fileno(), descriptor)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        for descriptor, file in enumerate(files):
+            os.dup2(file.fileno(), descriptor)
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115
         sys.stdout, sys.stderr = (open(descriptor, "w", closefd=False) for descriptor in (1, 2))  # noqa: SIM115
         if folder is not None:
             os.chdir(folder)
         warnings.resetwarnings()
         try:
             return act()
+        except SystemExit as end:  # as Python ends
+            if isinstance(end.code, str):
+                print(end.code, file=sys.stderr)
+            return end.code if isinstance(end.code, int) else int(end.code is not None)
+        except BaseException:
+            traceback.print_exc()
+            return 1
         finally:
-            if sys.exception() is not None:
-                traceback.print_exc()
             sys.stdout.flush()
             sys.stderr.flush()
 
-    with tempfile.TemporaryFile() as printed:
+    with contextlib.ExitStack() as entered:
+        files = [entered.enter_context(tempfile.TemporaryFile("w+")) for _ in range(3)]
+        files[0].write(typed)
+        files[0].seek(0)
         status = in_a_fork(acted, seconds)
-        printed.seek(0)
-        return printed.read().decode(), status
+        for file in files[1:]:
+            file.seek(0)
+        assert status is not None, f"the fork did not end in {seconds:g} s"
+        return subprocess.CompletedProcess((), status, files[1].read(), files[2].read())
 
 
 def run_anew(program: str) -> str:
@@ -87,6 +100,6 @@ def run_anew(program: str) -> str:
         exec(compile(program, "<program>", "exec"), {"__name__": "__main__"})
         return 0
 
-    printed, status = printed_in_a_fork(act, 120)
-    assert status == 0, printed
-    return printed
+    done = completed_in_a_fork(act, 120)
+    assert done.returncode == 0, done.stderr
+    return done.stderr

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from support import emulated
-from support.forks import printed_in_a_fork
+from support.forks import completed_in_a_fork
 from support.tiers import thinned
 
 ROOT = Path(__file__).parents[2]
@@ -39,7 +39,7 @@ def test_counts_only_its_own(cuda_counters):
 
 def outcome(
     folder: Path, tests: str, *options: str, conftest: str = "", alone: bool = True, fresh: bool = False
-) -> tuple[str, int | None]:
+) -> tuple[str, int]:
     """What pytest prints of a suite, and its exit status.
 
     `alone` is without the plugins of other packages; `fresh` is in a process that has imported nothing.
@@ -54,18 +54,19 @@ def outcome(
         environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     if alone or "cudakit" not in installed():
         arguments += ["-p", "pytest_cudakit"]
-    if fresh or emulated.place.is_gpu:  # a fork of a process that has used the GPU has none
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", *arguments],
-            cwd=folder, capture_output=True, text=True, check=False, env=environment,
-        )  # fmt: skip
-        return done.stdout + done.stderr, done.returncode
 
     def act() -> int:
         os.environ.update(environment)
         return int(pytest.main(arguments))
 
-    return printed_in_a_fork(act, 120, folder)
+    if fresh or emulated.place.is_gpu:  # a fork of a process that has used the GPU has none
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", *arguments],
+            cwd=folder, capture_output=True, text=True, check=False, env=environment,
+        )  # fmt: skip
+    else:
+        done = completed_in_a_fork(act, 120, folder)
+    return done.stdout + done.stderr, done.returncode
 
 
 def installed() -> list[str]:
