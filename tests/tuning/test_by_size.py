@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import multiprocessing
+import time
 from pathlib import Path
 from typing import Any
 
@@ -148,29 +148,42 @@ def test_a_folder_that_cannot_be_written_costs_a_word(tmp_path: Path, monkeypatc
     assert next(iter(tuned.results.values())).ended == "exhausted"
 
 
-PROCESS = """
-import sys, warnings
-warnings.simplefilter("ignore")
-sys.path.insert(0, sys.argv[1])
-from pathlib import Path
-import cudakit as ck
-import test_by_size as t
-folder = Path(sys.argv[2])
-kernel = ck.Kernel.from_file(folder / "scale.cu", options=ck.CompileOptions(cache=folder / "cache"))
-t.call(kernel.tuned(t.SPACE, by="n", config=t.blocks, objective="sectors",
-       strategy="random", budget=4, seed=int(sys.argv[3]), workers=0))
-"""
-
-
 @pytest.mark.slow
 @pytest.mark.emulator
-def test_two_processes_lose_nothing(tmp_path: Path) -> None:
-    kernel = kernel_in(tmp_path)
-    command = [sys.executable, "-c", PROCESS, str(Path(__file__).parent), str(tmp_path)]
-    children = [subprocess.Popen([*command, str(seed)]) for seed in range(6)]
-    assert [child.wait(120) for child in children] == [0] * 6
+def test_processes_that_keep_results_at_once_lose_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel, context = kernel_in(tmp_path), multiprocessing.get_context("fork")
+    all_searched, points, write, merge = context.Barrier(6), context.SimpleQueue(), Store.write, kept.Records.merge
+
+    def merge_together(*arguments: Any) -> None:
+        all_searched.wait(60)
+        merge(*arguments)
+
+    def write_late(*arguments: Any) -> None:
+        time.sleep(0.02)  # what another process reads meanwhile lacks these results
+        write(*arguments)
+
+    monkeypatch.setattr(kept.Records, "merge", merge_together)
+    monkeypatch.setattr(Store, "write", write_late)
+
+    def tune(seed: int) -> None:
+        mine = ck.Kernel.from_file(tmp_path / "scale.cu", options=ck.CompileOptions(cache=tmp_path / "cache"))
+        search = {"objective": "sectors", "strategy": "random", "budget": 1, "seed": seed, "workers": 0}
+        tuned = mine.tuned(SPACE, by="n", config=blocks, **search)
+        call(tuned)
+        (result,) = tuned.results.values()
+        points.put([tuple(row.point.values()) for row in result.table])
+
+    children = [context.Process(target=tune, args=(seed,)) for seed in range(6)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join(120)
+    assert [child.exitcode for child in children] == [0] * 6
+    searched = {point for _ in children for point in points.get()}
+    assert len(searched) > 2
     ((_, record),) = records_of(kernel)
-    assert 4 <= len(record["rows"]) <= 6
+    axes = SPACE.values()
+    assert {tuple(axis[at] for axis, at in zip(axes, row["point"], strict=True)) for row in record["rows"]} == searched
 
 
 def test_a_parameter_that_the_kernel_lacks_is_told(tmp_path: Path) -> None:
