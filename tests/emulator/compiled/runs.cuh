@@ -36,6 +36,11 @@ __global__ void fours(float4* y, const float4* x, int n) {
     if (i < n) y[i] = make_float4(x[i].w, x[i].z, x[i].y + i, x[i].x);
 }
 
+__global__ void octets(unsigned char* y, const unsigned char* x, int n) {
+    int i = at();
+    if (i < n) y[i] += 3 * x[i];
+}
+
 // ── rows that do not ──
 
 __global__ void otherwise(int* y, int* z, int n) {

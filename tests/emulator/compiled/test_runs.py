@@ -70,11 +70,14 @@ def cases(name: str) -> Iterator[tuple[Any, Any, list[Any]]]:
             for n in (threads, threads - 5):
                 values = np.random.default_rng(n).random((n, 4), np.float32)
                 yield grid, block, [np.zeros_like(values), values, np.int32(n)]
+        if name == "octets":
+            for n in (threads, threads - 7, 5):
+                yield grid, block, [x[:threads].astype(np.uint8), y[:threads].astype(np.uint8) + 9, np.int32(n)]
         if name == "otherwise":
             yield grid, block, [y[:40].copy(), y[: threads - 40].copy(), np.int32(40)]
 
 
-RUNS = ("inner", "behind", "wrapped", "large", "between", "exact", "fours")
+RUNS = ("inner", "behind", "wrapped", "large", "between", "exact", "fours", "octets")
 QUICK = ("inner", "wrapped", "large", "between", "otherwise", "own")
 
 
@@ -92,6 +95,18 @@ def test_rows_leave_what_threads_leave(name: str, texts: list[str]) -> None:
     whole_vectors = [text for text in texts if "vectors:" in text]
     assert whole_vectors
     assert any("row.done:" in text for text in whole_vectors) == (name in RUNS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gathers", [True, False])
+def test_rows_on_processors_with_fewer_masks(gathers: bool, texts: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last vector of a row has a mask."""
+    here = native.processor()
+    if gathers and not (here.masks or here.gathers):
+        pytest.skip("the processor has no AVX2")
+    monkeypatch.setattr(native, "processor", lambda: here._replace(native=8, masks=False, gathers=gathers))
+    for name in ("inner", "large", "fours", "octets"):
+        test_rows_leave_what_threads_leave(name, texts)
 
 
 @pytest.mark.parametrize("short", thinned([1, 40, 100, 300], 1))
