@@ -60,7 +60,7 @@ def works() -> list[Work]:
     cover = ck.config(one // 256, 256)
     square = ck.config((2048 // 32, 2048 // 8), (32, 8))
     return [
-        Work("saxpy", "1 Mi", cover, (y, x, one), 0.8),
+        Work("saxpy", "1 Mi", cover, (y, x, one), 0.9),
         Work("blur", "5 × 5 of 2048²", square, (np.zeros_like(image), image, 2048, 2048), 0.8),
         Work("product", "512³, tiles of 16", ck.config((32, 32), (16, 16)), (np.zeros_like(a), a, b, 512), 1.0),
         Work("bodies", "4,096", ck.config(16, 256), (np.zeros((3, n), np.float32), places, n), 0.5),
