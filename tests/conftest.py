@@ -58,6 +58,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--budget"):
         config.pluginmanager.register(Costs(config), "costs")
     config.pluginmanager.register(LeftOut(config), "left out")
+    config.pluginmanager.register(OneCache(), "one cache")
+    if config.getoption("--make-kernels") or config.getoption("--kernels"):
+        # Kernels that are made for a GPU are those that a GPU of the emulator's arch would ask for.
+        place.busy_blocks = place.multiprocessors_of
 
 
 class LeftOut:
@@ -111,11 +115,15 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """Have a worker report of a test that passes its result alone: three of four messages say nothing else."""
+    """Have a worker report of a test that passes its result alone: three of four messages say nothing else.
+
+    Nor does the first process read a test's keywords.
+    """
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return None
     for report in runtestprotocol(item, log=False, nextitem=nextitem):
         if report.when == "call" or not report.passed:
+            report.keywords = {}
             item.ihook.pytest_runtest_logreport(report=report)
     return True
 
@@ -141,11 +149,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     marker, reason = ("emulator", "is about the emulator itself") if gpu else ("gpu", "needs a GPU; run with --gpu")
     skip = pytest.mark.skip(reason=reason)
     for item in items:
-        if item.get_closest_marker(marker):
+        names = {mark.name for mark in item.iter_markers()}
+        if marker in names:
             item.add_marker(skip)
-        if item.get_closest_marker("exhaustive"):
+        if "exhaustive" in names:
             item.add_marker(pytest.mark.slow)
-        if item.get_closest_marker("large") and isinstance(item, pytest.Function) and "_room" not in item.fixturenames:
+        if "large" in names and isinstance(item, pytest.Function) and "_room" not in item.fixturenames:
             item.fixturenames.insert(0, "_room")
 
 
@@ -177,20 +186,13 @@ def session_cache(request: pytest.FixtureRequest, session_folder: Path) -> Itera
             print(each)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _one_cache(request: pytest.FixtureRequest, session_cache: cache.Cache, session_folder: Path) -> Iterator[None]:
+@pytest.fixture(scope="session")
+def one_cache(request: pytest.FixtureRequest, session_cache: cache.Cache, session_folder: Path) -> Iterator[None]:
     """No test reads or fills the user's cache; all tests of a run share one, so that a kernel compiles once."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setenv("CUDAKIT_CACHE_DIR", str(session_folder))
-        request.config.pluginmanager.register(OneCache(session_cache))
+        request.config.pluginmanager.get_plugin("one cache").use(session_cache)
         yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _chosen_as_on_a_gpu(request: pytest.FixtureRequest) -> None:
-    """Kernels that are made for a GPU are those that a GPU of the emulator's arch would ask for."""
-    if request.config.getoption("--make-kernels") or request.config.getoption("--kernels"):
-        place.busy_blocks = place.multiprocessors_of
 
 
 @pytest.fixture
