@@ -8,45 +8,63 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from filelock import FileLock
 from support import emulated, first_calls
+from support.tiers import in_tiers
 
 ROOT = Path(__file__).parents[2]
 
 
+IMPORTED, FIRST = ["", "cupy", "torch"], ["main", "thread"]
+
+
 @pytest.fixture(scope="module")
-def went(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], dict[tuple[str, str], str]]:
+def went(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str, str], dict[tuple[str, str], str]]:
     """What went wrong with each call, by the thread in which it came first; found out once for all workers."""
     folder = tmp_path_factory.getbasetemp()
     folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+    params = [
+        item.callspec.params for item in request.session.items if item.path == Path(__file__) and "[" in item.name
+    ]
 
     @functools.cache
     def found(place: str, imported: str) -> dict[tuple[str, str], str]:
         file = folder / f"first-calls-{place}-{imported}"
+        calls = [(case["name"], case["first"]) for case in params if case.get("imported", "") == imported]
         with FileLock(f"{file}.lock"):
             if not file.exists():
-                file.write_text(_outcomes(place, imported))
+                file.write_text(_outcomes(place, imported, calls))
         return {(name, first): wrong for name, first, wrong in map(json.loads, file.read_text().splitlines())}
 
     return found
 
 
-def _outcomes(place: str, imported: str) -> str:
+def _outcomes(place: str, imported: str, calls: Sequence[tuple[str, str]]) -> str:
     program = ROOT / "tests" / "support" / "first_calls.py"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
-    command = [sys.executable, program, place, imported, os.environ["CUDAKIT_CACHE_DIR"]]
+    command = [sys.executable, program, place, imported, os.environ["CUDAKIT_CACHE_DIR"], json.dumps(calls)]
     return subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", first_calls.CALLS)
-@pytest.mark.parametrize("first", ["main", "thread"])
-@pytest.mark.parametrize("imported", ["", "cupy", "torch"])
+@in_tiers(
+    "imported, first, name",
+    IMPORTED,
+    FIRST,
+    list(first_calls.CALLS),
+    strength=None,
+    quick=lambda *_: False,
+    # Each call comes first in the one thread where nothing is imported, and in the other beside CuPy.
+    whole=lambda imported, first, name: (
+        (IMPORTED.index(imported) + FIRST.index(first) + list(first_calls.CALLS).index(name)) % 2 == 0
+    ),
+)
 def test_a_call_comes_first(went: Any, imported: str, first: str, name: str) -> None:
     if imported and importlib.util.find_spec(imported) is None:
         pytest.skip(f"{imported} is not here")

@@ -1,8 +1,8 @@
-"""A program that makes each public call first in a process of its own, twice: in the main thread and in a fresh one.
+"""A program that makes public calls first in a process of its own: in the main thread or in a fresh one.
 
-``python first_calls.py PLACE IMPORTED FOLDER``; for each call and each order of the two threads it prints a line of
-JSON: the call, where it came first, and what went wrong. Processes are forked from this one, which on a GPU has
-imported nothing yet that could know of the driver.
+``python first_calls.py PLACE IMPORTED FOLDER CALLS``; CALLS is JSON, a list of names with "main" or "thread". For each
+it prints a line of JSON: the call, where it came first, and what went wrong. Processes are forked from this one, which
+on a GPU has imported nothing yet that could know of the driver.
 """
 
 from __future__ import annotations
@@ -134,8 +134,8 @@ def make(code: str, place: str, thread_first: bool) -> str:
     return "\n".join(problems)
 
 
-def main(place: str, imported: str, folder: str) -> None:
-    """Make all calls, several at a time, each in a child of this process."""
+def main(place: str, imported: str, folder: str, chosen: str) -> None:
+    """Make the chosen calls, several at a time, each in a child of this process."""
     import warnings
 
     warnings.simplefilter("ignore")
@@ -144,25 +144,23 @@ def main(place: str, imported: str, folder: str) -> None:
         shared = ("cudakit.ops", "cudakit.pipeline", "cudakit.emulator", "cudakit.generate", "cudakit.math")
         for name in (*shared, *filter(None, [imported])):
             importlib.import_module(name)
-    calls = CALLS | (ON_A_GPU if place == "gpu" else {})
+    calls = CALLS | ON_A_GPU
     running = 0
-    for name, code in calls.items():
-        for thread_first in (False, True):
-            if running == (os.cpu_count() or 1):
-                os.wait()
-                running -= 1
-            running += 1
-            if os.fork() == 0:
-                try:
-                    if imported:
-                        importlib.import_module(imported)
-                    wrong = make(code, place, thread_first)
-                except BaseException:
-                    wrong = traceback.format_exc()
-                # Lines of children are whole up to the size that a pipe takes at once.
-                line = json.dumps([name, "thread" if thread_first else "main", wrong[-1500:]]) + "\n"
-                os.write(1, line.encode())
-                os._exit(0)
+    for name, first in json.loads(chosen):
+        if running == (os.cpu_count() or 1):
+            os.wait()
+            running -= 1
+        running += 1
+        if os.fork() == 0:
+            try:
+                if imported:
+                    importlib.import_module(imported)
+                wrong = make(calls[name], place, first == "thread")
+            except BaseException:
+                wrong = traceback.format_exc()
+            # Lines of children are whole up to the size that a pipe takes at once.
+            os.write(1, f"{json.dumps([name, first, wrong[-1500:]])}\n".encode())
+            os._exit(0)
     for _ in range(running):
         os.wait()
 
