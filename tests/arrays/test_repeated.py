@@ -21,7 +21,7 @@ from support.without_device import OTHER, STREAM, Array, Memory, own_order, repe
 from cudakit import ops
 from cudakit.arrays import place
 from cudakit.arrays.place import ArrayPlace
-from cudakit.arrays.repeated import repeated
+from cudakit.arrays.repeated import CallRecorder, repeated
 from cudakit.arrays.replay import is_alike
 from cudakit.emulator.launch import limits_of
 from cudakit.jit.launch.bind import Fragment
@@ -109,21 +109,29 @@ class Bench:
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     found = Bench(monkeypatch)
-    for module in {Generator, *(inspect.getmodule(getattr(ops, name)) for name in ops.__all__)}:
-        for value in vars(module).values():
-            if hasattr(value, "__wrapped__") and "ordinary" in getattr(value, "__globals__", {}):
-                recorder = repeats_of(value)
-                recorder._calls = 0
-                forget(recorder.replay)
-                found.order.watch(recorder.replay)
+    for recorder in recorders():
+        recorder._calls = 0
+        forget(recorder.replay)
+        found.order.watch(recorder.replay)
     return found
+
+
+@functools.cache
+def recorders() -> list[CallRecorder]:
+    """What takes the calls of each op."""
+    modules = {Generator, *(inspect.getmodule(getattr(ops, name)) for name in ops.__all__)}
+    values = [value for module in modules for value in vars(module).values()]
+    return [
+        repeats_of(op) for op in values if hasattr(op, "__wrapped__") and "ordinary" in getattr(op, "__globals__", {})
+    ]
 
 
 def forget(calls: Any) -> None:
     """Let an op be as it was at first."""
-    calls._replays, calls._recorded = [], 0
     calls._counts.clear()
-    calls.function.__code__ = calls._compile().__code__
+    if calls._replays:  # else its code is that of no replay
+        calls._replays, calls._recorded = [], 0
+        calls.function.__code__ = calls._compile().__code__
 
 
 def f4(*shape: int) -> Callable[[], Any]:
