@@ -97,16 +97,41 @@ def test_a_bad_program(
     check(case, document, document["status"] if status is None else status)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("case", bad_programs.ENDINGS, ids=lambda case: f"{case.kind}: {case.name}")
-def test_a_program_in_a_process_of_its_own(case: Bad, folder: Path) -> None:
+SLEEPING = [case for case in bad_programs.ENDINGS if case.name in bad_programs.SLEEPING]
+
+
+def command_of(case: Bad, time_limit_s: int) -> list[str]:
+    """Write a case's program and return the command of a process of its own, within limits."""
     words = words_of(case)
-    limits = {"time": ["--time-limit", "5"], "memory": ["--memory-limit", "400M"]}.get(case.kind, [])
-    command = [sys.executable, "-m", "cudakit", *words[:1], *limits, *words[1:]]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    limits = {"time": ["--time-limit", str(time_limit_s)], "memory": ["--memory-limit", "400M"]}.get(case.kind, [])
+    return [sys.executable, "-m", "cudakit", *words[:1], *limits, *words[1:]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "case",
+    [case for case in bad_programs.ENDINGS if case not in SLEEPING],
+    ids=lambda case: f"{case.kind}: {case.name}",
+)
+def test_a_program_in_a_process_of_its_own(case: Bad, folder: Path) -> None:
+    done = subprocess.run(command_of(case, 5), capture_output=True, text=True, timeout=120, check=False)
     check(case, json.loads(done.stdout), done.returncode)
     if case.kind == "time" and "kernel" in case.name:
         assert json.loads(done.stdout)["problems"][-1]["kernel"] == "loop"
+
+
+@pytest.mark.slow
+def test_programs_that_sleep_end_at_the_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All at the same time: the limit is the price of each."""
+    running = []
+    for number, case in enumerate(SLEEPING):
+        (tmp_path / str(number)).mkdir()
+        monkeypatch.chdir(tmp_path / str(number))
+        Path("kernels.cu").write_text(bad_programs.KERNELS)
+        running.append(subprocess.Popen(command_of(case, 8), stdout=subprocess.PIPE, text=True))
+    ended = [(process.communicate(timeout=120)[0], process.returncode) for process in running]
+    for case, (document, status) in zip(SLEEPING, ended, strict=True):
+        check(case, json.loads(document), status)
     assert "97531" not in commands_that_run()
 
 

@@ -216,6 +216,8 @@ COMPILE = [
     for name, text in SOURCES.items()
 ]  # fmt: skip
 
+#: Names of those of `ENDINGS` that wait for the time limit without work.
+SLEEPING = ("a sleep", "a lock", "a child process", "a handler that ignores")
 #: Programs that only a process of their own survives: kind, text, and the line that runs at the end.
 ENDINGS = [
     *_programs(
@@ -237,7 +239,7 @@ ENDINGS = [
             import signal
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 signal.signal(number, signal.SIG_IGN)
-            while True: pass  # HERE
+            time.sleep(100)  # HERE
         """,
     ),
     *_programs(
