@@ -56,21 +56,26 @@ class Polynomial:
         self.terms: dict[Monomial, int] = {product: factor for product, factor in terms.items() if factor}
 
     def __add__(self, other: Polynomial | int) -> Polynomial:
-        terms = dict(self.terms)
-        for product, factor in polynomial(other).terms.items():
-            terms[product] = terms.get(product, 0) + factor
-        return Polynomial(terms)
+        return self._sum(other, 1)
 
     def __neg__(self) -> Polynomial:
         return self * -1
 
     def __sub__(self, other: Polynomial | int) -> Polynomial:
-        return self + -polynomial(other)
+        return self._sum(other, -1)
+
+    def _sum(self, other: Polynomial | int, sign: int) -> Polynomial:
+        terms = dict(self.terms)
+        for product, factor in polynomial(other).terms.items():
+            terms[product] = terms.get(product, 0) + sign * factor
+        return Polynomial(terms)
 
     def __mul__(self, other: Polynomial | int) -> Polynomial:
+        if isinstance(other, int):
+            return Polynomial({product: factor * other for product, factor in self.terms.items()})
         terms: dict[Monomial, int] = {}
         for left, a in self.terms.items():
-            for right, b in polynomial(other).terms.items():
+            for right, b in other.terms.items():
                 product = tuple(sorted(left + right, key=lambda symbol: symbol.number))
                 terms[product] = terms.get(product, 0) + a * b
         return Polynomial(terms)
@@ -175,6 +180,11 @@ class Atom:
     value: Polynomial
     is_equality: bool
 
+    @cached_property
+    def negated(self) -> Formula:
+        """Negation, which is simplified unless this is an equality."""
+        return Not(self) if self.is_equality else at_least(-self.value, 1)
+
 
 @dataclass(frozen=True)
 class Flag:
@@ -243,8 +253,8 @@ def negation(item: Formula) -> Formula:
         return FALSE
     if isinstance(item, Not):
         return item.item
-    if isinstance(item, Atom) and not item.is_equality:
-        return at_least(-item.value, 1)
+    if isinstance(item, Atom):
+        return item.negated
     if isinstance(item, All):
         return some(map(negation, item.items))
     if isinstance(item, Some):

@@ -112,6 +112,7 @@ def _forms() -> list[Form]:
 
 
 @pytest.mark.parametrize("is_symbolic", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.usefixtures("kept_outcomes")
 def test_no_answer_of_a_gpu_is_excluded(is_symbolic: bool) -> None:
     if is_symbolic:
         wrong, _ = _judged(_forms()[::3], range(3, values.LANES, 300), True)

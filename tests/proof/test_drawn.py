@@ -56,6 +56,7 @@ class Drawn:
 
 
 @in_tiers("seed", range(24), whole=lambda seed: seed < 12, strength=None)
+@pytest.mark.usefixtures("kept_outcomes")
 def test_a_drawn_kernel_that_is_proved_has_no_fault(seed: int) -> None:
     drawn = Drawn(seed)
     body = drawn.statements(["t", "i"])

@@ -21,6 +21,7 @@ from cudakit.emulator.launch import EmulatedCode
 from cudakit.emulator.ptx.parser import parse
 from cudakit.errors import ArgumentError, CudakitError
 from cudakit.jit.cache.stages import compiled_of
+from cudakit.proof import confirm
 from cudakit.proof.confirm import ExpectedFault, example, run_example, small
 from cudakit.proof.problem import Problem
 from cudakit.proof.prove import Proof
@@ -57,6 +58,7 @@ PATIENT_S = 60.0
 
 
 @pytest.mark.parametrize("case", _CASES, ids=repr)
+@pytest.mark.usefixtures("kept_outcomes")
 def test_what_holds_is_proved(case: Case) -> None:
     proof = ck.prove(ck.Kernel(case.text, case.name), *case.statements, **case.launch, timeout_s=PATIENT_S)
     assert proof, proof
@@ -64,6 +66,7 @@ def test_what_holds_is_proved(case: Case) -> None:
 
 
 @pytest.mark.parametrize(("case", "change"), _CHANGED)
+@pytest.mark.usefixtures("kept_outcomes")
 def test_a_fault_is_found_and_shown_on_the_emulator(case: Case, change: tuple[str, str, str]) -> None:
     before, after, kind = change
     assert before in case.text
@@ -78,6 +81,7 @@ def test_a_fault_is_found_and_shown_on_the_emulator(case: Case, change: tuple[st
 
 
 @pytest.mark.parametrize("case", _FAULTY, ids=repr)
+@pytest.mark.usefixtures("kept_outcomes")
 def test_no_kernel_with_a_fault_is_proved(case: Case) -> None:
     text = "__constant__ float table[16]; __device__ float variable[16];\n" + case.text
     # Steps of questions about products take many times as long as others.
@@ -89,6 +93,7 @@ def test_no_kernel_with_a_fault_is_proved(case: Case) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", PROVED, ids=repr)
+@pytest.mark.usefixtures("kept_outcomes")
 def test_what_is_proved_never_faults_at_sizes_that_are_stated(case: Case) -> None:
     kernel = ck.Kernel(case.text, case.name)
     wanted = EmulatedCode("sm_90").adapted(kernel.specialization(arch="sm_90", target="ptx"))
@@ -214,6 +219,7 @@ def test_types_that_only_the_compiler_knows() -> None:
 
 
 @pytest.mark.parametrize("value", ["erff(x[i])", *slow("sinf(x[i])", "powf(x[i], 3.f)", "cosf(y[i])")])
+@pytest.mark.usefixtures("kept_outcomes")
 def test_a_strided_loop_is_followed_through_functions_with_branches_and_arrays(value: str) -> None:
     text = f"""__global__ void k(const float* x, float* y, int n) {{
         for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) y[i] = {value};
@@ -307,6 +313,7 @@ def test_two_threads_may_read_the_same_number() -> None:
 
 
 @pytest.mark.parametrize(("more", "verdict"), [("", "proved"), pytest.param(" + 1", "refuted", marks=pytest.mark.slow)])
+@pytest.mark.usefixtures("kept_outcomes")
 def test_rows_whose_bounds_are_read_are_followed(more: str, verdict: str) -> None:
     text = """__global__ void k(int n, const int* first, const int* column, const float* x, float* y) {
         int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -353,6 +360,7 @@ ONE_ARRAY = (
 
 
 @pytest.mark.parametrize("body", slow(*ONE_ARRAY))
+@pytest.mark.usefixtures("kept_outcomes")
 def test_an_array_of_a_thread_is_not_taken_for_several(body: str) -> None:
     text = f"__global__ void k(const float* x, float* y, int n) {{ int i = threadIdx.x; float h[8]; {body} }}"
     assert ck.prove(ck.Kernel(text), "len(x) >= 1000", "len(y) >= 64", block=64, grid=1)
@@ -503,10 +511,11 @@ def test_steps_of_a_question_are_those_of_no_other() -> None:
 
 
 @pytest.mark.parametrize(
-    "more", ["if (n > 1) __trap();", *slow("for (int j = 0; j < 1000000; ++j) x[i] = x[i] * 5 + j;", "")]
+    "more", ["if (n > 1) __trap();", *slow("for (int j = 0; j < 100000; ++j) x[i] = x[i] * 5 + j;", "")]
 )
-def test_another_error_confirms_nothing(more: str) -> None:
+def test_another_error_confirms_nothing(more: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """All threads store the same value, which the emulator lets pass; what stops the kernel is no race."""
+    monkeypatch.setattr(confirm, "_STEPS", confirm._STEPS // 10)
     text = f"""
     __global__ void k(int* x, int* flag, int n) {{
         int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -687,6 +696,7 @@ def test_a_part_of_a_number_is_read() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("kept_outcomes")
 def test_what_takes_long_is_not_decided() -> None:
     text = """__global__ void k(int n, const float* x, float* y) {
         __shared__ float s[256];

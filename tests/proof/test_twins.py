@@ -618,6 +618,7 @@ TWINS = [
 
 
 @pytest.mark.parametrize("twins", thinned(TWINS, 22), ids=repr)
+@pytest.mark.usefixtures("kept_outcomes")
 def test_a_small_fault_is_never_proved_and_its_twin_is(twins: Twins) -> None:
     assert not twins.proof(is_right=False)
     assert twins.proof(is_right=True)
