@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -294,6 +295,29 @@ def test_device_memory_is_kept_until_its_copy_is_done(stream: Any) -> None:
     owner.sync()
     stream.sync()
     assert np.all(out == 1)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["new", "pageable", "pinned"])
+def test_a_copy_to_the_host_waits_for_earlier_work_and_for_nothing_later(stream: Any, kind: str) -> None:
+    spin = ck.Kernel(
+        "__global__ void spin(long long* x, long long t)"
+        "{ long long s = clock64(); while (clock64() - s < t) {} *x += 1; }"
+    )
+    x = ck.to_device(np.zeros(1024, np.int64), stream)
+    outs = {"pageable": np.zeros(1024, np.int64), "pinned": ck.empty(1024, np.int64, kind="pinned")}
+    out = outs.get(kind)
+    for number in range(200):
+        spin(stream, ck.config(1, 1), x, number * 100)
+        assert ck.to_host(x, stream, out)[0] == number + 1
+    spin(stream, ck.config(1, 1), x, 80_000_000)  # some 40 ms
+    other = threading.Timer(0.01, lambda: spin(stream, ck.config(1, 1), x, 400_000_000))
+    other.start()
+    result = ck.to_host(x, stream, out)
+    other.join()
+    assert not stream.record().is_done
+    assert result[0] == 201
+    stream.sync()
 
 
 @pytest.mark.gpu
