@@ -24,7 +24,9 @@ def in_a_fork(act: Callable[[], int], seconds: float) -> int | None:
         What `act` returns, minus the number of the signal that ended the fork, or None where the time was not enough.
     """
     start = time.monotonic()
-    child = os.fork()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # from Python 3.12 on, of other threads
+        child = os.fork()
     if not child:
         os.setsid()  # with what it starts itself
         status = 1

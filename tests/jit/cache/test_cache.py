@@ -603,14 +603,16 @@ def hold_until_killed(folder: Path, started: Path, fork: bool) -> None:
     Cache(folder, MIB).get(Asked(), compile)
 
 
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # from Python 3.12 on, of other threads
 class TestProcesses:
-    spawn = multiprocessing.get_context("spawn")
+    #: The processes make caches of their own: forked ones share nothing with them but what is imported.
+    processes = multiprocessing.get_context("fork" if hasattr(os, "fork") else "spawn")
 
     def test_processes_that_ask_at_once_compile_once(self, folder: Path, tmp_path: Path) -> None:
         made = tmp_path / "made"
         made.mkdir()
-        barrier = self.spawn.Barrier(4)
-        processes = [self.spawn.Process(target=race, args=(folder, made, barrier)) for _ in range(4)]
+        barrier = self.processes.Barrier(4)
+        processes = [self.processes.Process(target=race, args=(folder, made, barrier)) for _ in range(4)]
         for process in processes:
             process.start()
         for process in processes:
@@ -624,7 +626,7 @@ class TestProcesses:
     def test_a_killed_holder_is_taken_over(self, folder: Path, tmp_path: Path, fork: bool) -> None:
         started = tmp_path / "started"
         started.mkdir()
-        holder = self.spawn.Process(target=hold_until_killed, args=(folder, started, fork))
+        holder = self.processes.Process(target=hold_until_killed, args=(folder, started, fork))
         holder.start()
         wait_for(lambda: len(files(started)) == 1 + fork)
         compiler = Compiler()

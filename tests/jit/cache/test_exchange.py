@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from support.forks import completed_in_a_fork
 from support.tiles import HEAD, why_no_assembler
 
 import cudakit as ck
+from cudakit import cli
 from cudakit.jit.bundle.file import CODE, BundleFile, write
 from cudakit.jit.bundle.used import InUse
 from cudakit.jit.cache.cache import Cache, cache_at
@@ -245,24 +245,28 @@ def test_what_was_imported_is_opened_only_for_what_other_bundles_lack(file: Path
     assert opened == ["imported"]
 
 
-def test_by_the_command(tmp_path: Path) -> None:
-    program = f"import cudakit as ck; print(ck.Kernel({SCALE!r})['float'].compile(arch='sm_90', target='cubin'))"
-
-    def run(folder: str, *command: str) -> str:
-        import os
-
-        given = {**os.environ, "CUDAKIT_CACHE_DIR": str(tmp_path / folder)}
-        done = subprocess.run([sys.executable, *command], capture_output=True, text=True, env=given, check=False)
+def test_by_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(folder: str, act: Callable[[], int]) -> str:
+        monkeypatch.setenv("CUDAKIT_CACHE_DIR", str(tmp_path / folder))
+        done = completed_in_a_fork(act, 120)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    run("a", "-c", program)
-    assert run("a", "-m", "cudakit", "cache", "export", str(tmp_path / "k.ckb")) == (
-        f"Wrote 1 kernel to {tmp_path / 'k.ckb'}.\n"
-    )
-    assert run("b", "-m", "cudakit", "cache", "import", str(tmp_path / "k.ckb")) == "Imported 1 kernel.\n"
-    blocked = "from cudakit.jit.compile import nvrtc; nvrtc.Request.compile = None; "
-    assert "scale<float>" in run("b", "-c", blocked + program)
+    def command(*words: str) -> Callable[[], int]:
+        return lambda: cli.main(["cache", *words, str(tmp_path / "k.ckb")])
+
+    def compile_alone() -> int:
+        monkeypatch.setattr(nvrtc.Request, "compile", None)
+        return compile_it()
+
+    def compile_it() -> int:
+        print(ck.Kernel(SCALE)["float"].compile(arch="sm_90", target="cubin"))
+        return 0
+
+    run("a", compile_it)
+    assert run("a", command("export")) == f"Wrote 1 kernel to {tmp_path / 'k.ckb'}.\n"
+    assert run("b", command("import")) == "Imported 1 kernel.\n"
+    assert "scale<float>" in run("b", compile_alone)
 
 
 def test_texts_of_one_tile_ir(tmp_path: Path) -> None:
