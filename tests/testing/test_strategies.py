@@ -19,14 +19,15 @@ QUICK = settings(deadline=None, max_examples=20, suppress_health_check=list(Heal
 USUAL_SIDES = (0, 1, 2, 31, 32, 33, 127, 128, 129, 255, 256, 257, 1000)
 
 
-def drawn(strategy: st.SearchStrategy[Any], count: int = 200) -> list[Any]:
-    """The same examples each time."""
+def drawn(strategy: st.SearchStrategy[Any], count: int = 200, at_once: int = 10) -> list[Any]:
+    """The same examples each time; some at once, for Hypothesis takes as long to run a test as to draw them."""
     examples: list[Any] = []
+    at_once = min(at_once, max(1, count // 5))
 
-    @settings(QUICK, max_examples=count, derandomize=True, database=None, phases=[Phase.generate])
-    @given(strategy)
-    def keep(example: Any) -> None:
-        examples.append(example)
+    @settings(QUICK, max_examples=count // at_once, derandomize=True, database=None, phases=[Phase.generate])
+    @given(st.tuples(*[strategy] * at_once))
+    def keep(some: tuple[Any, ...]) -> None:
+        examples.extend(some)
 
     keep()
     return examples
@@ -137,7 +138,7 @@ def test_shapes_have_sides_around_a_warp_and_a_block() -> None:
 
 
 def test_shapes_keep_to_their_bounds() -> None:
-    shapes = drawn(testing.shapes(0, 2, 40, 2))
+    shapes = drawn(testing.shapes(0, 2, 40, 2), at_once=1)
     assert {len(shape) for shape in shapes} == {0, 1, 2}
     assert all(math.prod(shape) <= 40 for shape in shapes)
     assert {min(shape) for shape in shapes if shape} >= {2, 3}
@@ -166,7 +167,7 @@ def test_configs_have_the_blocks_and_axes_that_were_asked_for() -> None:
     assert {config.grid for config in configs} == {(1, 1, 1), (2, 1, 1), (3, 1, 1)}
     assert {1, 31, 32, 33, 64, 96, 128, 256, 1024} <= {config.block[0] for config in configs}
     assert {config.block[1:] for config in configs} == {(1, 1)}
-    configs = drawn(testing.configs(dims=2, threads=(64, 96)), 100)
+    configs = drawn(testing.configs(dims=2, threads=(64, 96)), 500)
     assert {math.prod(config.block) for config in configs} == {64, 96}
     assert {config.block[1] for config in configs} >= {1, 2, 32}
     assert {config.block[2] for config in configs} == {1}
