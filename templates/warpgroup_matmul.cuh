@@ -7,7 +7,7 @@ namespace cudakit {
 // Shapes: A is m × k, B is k × n; C and the residual are m × n, C-contiguous, the bias n. The maps are of three axes: the batch,
 //   then rows of 128 bytes a box, which lie along k (A_DEEP, B_DEEP) or across. a_step and b_step are 1, or 0 where all
 //   products share a matrix. TURNED: A has n rows and B has m columns of C, which is n × m: Cᵀ = Bᵀ Aᵀ, for an operand that only
-//   the place of A serves.
+//   the place of A serves, or for columns that are not stored 32 at once.
 // Threads: one thread of the first warpgroup copies tiles of A and B. Each of GROUPS further warpgroups multiplies 64 rows and
 //   WIDE columns, with the layout that `warpgroup_sums` says. A block makes every gridDim-th tile of C. Tiles in turn are of
 //   GROUP rows of tiles, column after column, so that what they read is in L2. With SPLIT > 1 a cluster of so many blocks
@@ -35,6 +35,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), BLOCKS)
     using ATile = boxed_tile<T, HIGH, A_DEEP>;
     using BTile = boxed_tile<T, WIDE, B_DEEP>;
     constexpr int STAGE = ATile::BYTES + BTile::BYTES;
+    static_assert(WIDE % 32 == 0 || TURNED, "a warp stores 8 rows of 32 columns, or 16 of 16 as rows of C");
     extern __shared__ __align__(1024) unsigned char memory[];
     mbarrier* const full = reinterpret_cast<mbarrier*>(memory + STAGES * STAGE);
     mbarrier* const empty = full + STAGES;

@@ -565,8 +565,7 @@ def _chosen(place: ArrayPlace, call: _Call, extras: list[Any], written: Any) -> 
         why = "tile kernels need a compute capability of 8.0"
     if why is None:
         by_tiles = tiled(*arguments)
-        if call.by is None and call.a.dtype.itemsize != 2:
-            # Products of halves take as long by either.
+        if call.by is None:
             warpgroups = by_warpgroups(*arguments, call.precision, by_tiles.choice.time)
         if warpgroups is not None:
             why = "warpgroups take less time than tile kernels"

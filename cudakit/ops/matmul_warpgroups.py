@@ -47,21 +47,29 @@ class Tile(NamedTuple):
     @property
     def shared_bytes(self) -> int:
         """Shared memory of a block in bytes: tiles of A and B, and two barriers, for each stage."""
-        return self.stages * ((self.m + -(-self.n // 64) * 64) * _BOX_BYTES + 16)
+        return self.stages * ((self.m + self.n) * _BOX_BYTES + 16)
+
+    @property
+    def is_turned(self) -> bool:
+        """True if columns of C are computed as rows: other tiles are stored 32 columns at once."""
+        return self.n % 32 > 0
 
 
+_HALF = (
+    Tile(2, 256, 4, 1.0),
+    Tile(3, 192, 4, 1.0),
+    Tile(2, 192, 5, 1.0),
+    Tile(2, 128, 6, 0.98),
+    Tile(1, 128, 8, 0.77),
+    Tile(2, 64, 8, 0.76, split=2),
+    Tile(1, 64, 8, 0.5),
+    Tile(1, 64, 8, 0.5, split=2),
+)
 #: By operands, as measured on an H200 (`benchmarks/results/products-h200.md`), greatest first.
 TABLE = {
-    "half": (
-        Tile(2, 256, 4, 1.0),
-        Tile(3, 192, 4, 1.0),
-        Tile(2, 192, 5, 1.0),
-        Tile(2, 128, 6, 0.98),
-        Tile(1, 128, 8, 0.77),
-        Tile(2, 64, 8, 0.76, split=2),
-        Tile(1, 64, 8, 0.5),
-        Tile(1, 64, 8, 0.5, split=2),
-    ),
+    "half": _HALF,
+    # 1536³ are 132 of these tiles. Rows of A take the place of B, which is contiguous along k.
+    "half, A along k": (*_HALF, Tile(2, 144, 6, 0.83)),
     "TF32": (
         Tile(2, 256, 4, 0.97),
         Tile(3, 192, 4, 0.97),
@@ -103,9 +111,12 @@ TABLE = {
 }
 #: What a cluster takes to add the sums of its blocks, in multiply-adds along one step of k: 0.7 µs.
 _GATHER = 49152
-#: Multiply-adds from which warpgroups were measured to be faster than tile kernels, if they are estimated to take less
-#: time by this factor.
-_LEAST_BESIDE_TILES, _MARGIN = 1 << 34, 1.03
+#: Multiply-adds from which warpgroups were measured to be faster than tile kernels, by bytes of an element, if they are
+#: estimated to take less time by this factor.
+_LEAST_BESIDE_TILES, _MARGIN = {1: 1 << 33, 2: 1 << 31, 4: 1 << 34}, 1.03
+#: Time of the begin and end of a tile beside tile kernels, in elements along k, by bytes of an element. The rates of
+#: other elements include it.
+_LOST = {2: 100}
 #: Multiply-adds from which warpgroups were measured to be faster.
 _LEAST = 128**3
 _CAPABILITY = (9, 0)
@@ -165,9 +176,11 @@ def by_warpgroups(
         m, n, sides, operands = n, m, sides[::-1], operands[::-1]
     box = _BOX_BYTES // size
     tile, why, time = choose(_row(a.dtype, result_dtype, sides), batches, m, n, -(-k // box), place.device)
-    is_small = batches * m * n * k < _LEAST_BESIDE_TILES
-    if time * box * _MARGIN >= most or (is_small and most < inf):
+    is_small = batches * m * n * k < _LEAST_BESIDE_TILES[size]
+    if time * box * (1 + _LOST.get(size, 0) / k) * _MARGIN >= most or (is_small and most < inf):
         return None
+    if tile.is_turned:
+        m, n, sides, operands = n, m, sides[::-1], operands[::-1]
     present = extras[0] is not None, extras[1] is not None
     alignment = place.alignment(*(array for array in (*extras, written) if array is not None))
     launch = product(
@@ -242,7 +255,7 @@ def _row(dtype: np.dtype, result_dtype: np.dtype, sides: tuple[_Operand, _Operan
         return "TF32" if all(side.is_deep for side in sides) else "TF32, read"
     if dtype.name.startswith("float8"):
         return "fp8" if result_dtype == np.float32 else "fp8, 16 bits"
-    return "half"
+    return "half, A along k" if dtype.itemsize == 2 and sides[0].is_deep else "half"
 
 
 @functools.lru_cache(1024)
@@ -254,7 +267,8 @@ def choose(row: str, batches: int, m: int, n: int, steps: int, device: int | str
     units = busy_blocks(device)
 
     def rounds(tile: Tile) -> int:
-        return -(-batches * -(-m // tile.m) * -(-n // tile.n) * tile.split // units)
+        high, wide = (n, m) if tile.is_turned else (m, n)
+        return -(-batches * -(-high // tile.m) * -(-wide // tile.n) * tile.split // units)
 
     def time(tile: Tile) -> float:
         gather = _GATHER if tile.split > 1 else 0

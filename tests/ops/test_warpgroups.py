@@ -94,8 +94,15 @@ def laid(xp: Any, m: int, n: int, k: int, turned: str, dtype: np.dtype) -> tuple
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tile", TABLE["half"], ids=str)
-@pytest.mark.parametrize("turned", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize(
+    ("tile", "turned"),
+    [
+        (tile, turned)
+        for tile in TABLE["half, A along k"]
+        for turned in ("nn", "nt", "tn", "tt")[: 2 if tile.is_turned else 4]
+    ],
+    ids=str,
+)
 def test_tiles_and_layouts(stream: Any, xp: Any, monkeypatch: Any, tile: Tile, turned: str) -> None:
     use(monkeypatch, tile)
     check(*laid(xp, tile.m + 9, tile.n + 5, 64 * tile.stages + 70, turned, F2), stream)
@@ -211,12 +218,15 @@ def test_dtypes(stream: Any, xp: Any, dtype: np.dtype, made: np.dtype) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [96, 131])
-def test_epilogue(stream: Any, xp: Any, n: int) -> None:
+@pytest.mark.parametrize("tile", [SMALL, Tile(1, 144, 2, 1.0)], ids=str)
+def test_epilogue(stream: Any, xp: Any, monkeypatch: Any, n: int, tile: Tile) -> None:
+    use(monkeypatch, tile)
     a, b, bias, residual = numbers(xp, 70, 64), numbers(xp, 64, n), numbers(xp, 1, n)[0], numbers(xp, 70, n, seed=2)
     named = {"bias": bias, "residual": residual, "scale": 0.25}
     host = [to_host(x).astype(float) for x in (bias, residual)]
     check(a, b, stream, want=lambda x: np.maximum(0.25 * x + host[0], 0) + host[1], activation="relu", **named)
     check(a, b, stream, want=lambda x: np.abs(0.25 * x + host[0]) + host[1], activation="fabsf(x)", **named)
+    check(numbers(xp, 2, 150, 64), numbers(xp, 2, 64, n, seed=1), stream, dtype="f4")
 
 
 @pytest.mark.slow
@@ -275,7 +285,7 @@ def test_own_choice_of_small_products(monkeypatch: Any) -> None:
     assert not matmul_warpgroups.is_faster(1, 64, 64, 64, 0)
 
 
-@pytest.mark.parametrize("row", ["TF32, rows of B", "TF32", "fp8", "fp8, 16 bits"])
+@pytest.mark.parametrize("row", ["TF32, rows of B", "TF32", "fp8", "fp8, 16 bits", "half"])
 def test_own_choice_beside_tile_kernels(monkeypatch: Any, row: str) -> None:
     """What was the faster on an H200 is taken, where the difference was more than a fiftieth."""
     card = device_limits("sm_90")._replace(multiprocessors=132)
@@ -284,15 +294,18 @@ def test_own_choice_beside_tile_kernels(monkeypatch: Any, row: str) -> None:
     for name in ("cudakit.ops.matmul_warpgroups.busy_blocks", "cudakit.arrays.place.busy_blocks"):
         monkeypatch.setattr(name, lambda _: 132)
     place = array_place("matmul", ck.emulator.stream(), ("a", np.zeros(1)))[0]._replace(device=1000)
-    dtype, precision = (F4, "tf32") if row.startswith("TF32") else (FP8[0], None)
-    faster = {"TF32, rows of B": (4096, 8192), "TF32": (), "fp8": (8192,), "fp8, 16 bits": (8192,)}[row]
-    for size in (1024, 2048, 8192) + (() if row == "fp8, 16 bits" else (4096,)):
+    dtype, precision = (F4, "tf32") if row.startswith("TF32") else (F2 if row == "half" else FP8[0], None)
+    faster = {"TF32, rows of B": (4096, 8192), "TF32": (), "fp8": (8192,), "fp8, 16 bits": (2048, 8192)}.get(
+        row, (1536, 3072)
+    )
+    more = {"fp8, 16 bits": (), "half": (1536, 3072, 4096)}.get(row, (4096,))
+    for size in (1024, 2048, 8192, *more):
         a = np.lib.stride_tricks.as_strided(
             numbers(np, 1, 16, dtype=dtype), (size, size), (size * dtype.itemsize, dtype.itemsize)
         )
-        b = a if row == "TF32, rows of B" else a.T
+        b = a if row in ("TF32, rows of B", "half") else a.T
         time = matmul_tiles.choose.__wrapped__(row.partition(", 16")[0], 1, size, size, size, 1000).time
-        result = np.dtype("f2") if row.endswith("16 bits") else F4
+        result = F2 if row.endswith("16 bits") else F4
         activation = activation_of("matmul", None, F4)
         taken = matmul_warpgroups.by_warpgroups(place, a, b, result, activation, [None, None], None, precision, time)
         assert (taken is not None) == (size in faster), size
@@ -307,6 +320,11 @@ def test_own_choice_of_tiles(monkeypatch: Any) -> None:
     table = TABLE["half"]
     split = Tile(1, 64, 8, 0.5, split=2)
     assert names == {512: split._replace(split=1), 1024: table[4], 1536: table[2], 2048: table[0], 3072: table[1]}
+    for size, tile in ((512, names[512]), (1536, Tile(2, 144, 6, 0.83)), (2048, names[2048]), (3072, names[3072])):
+        assert matmul_warpgroups.choose("half, A along k", 1, size, size, size // 64, "H200")[0] == tile
+    # 12 tiles of 128 columns of C and 11 of 144 rows of it.
+    assert "1 rounds on 132" in matmul_warpgroups.choose("half, A along k", 1, 1580, 1536, 24, "H200")[1]
+    assert matmul_warpgroups.choose("half, A along k", 1, 1536, 1580, 24, "H200")[0] != Tile(2, 144, 6, 0.83)
     assert matmul_warpgroups.choose("half", 1, 64, 4096, 64, "H200")[0] == split
     assert matmul_warpgroups.choose("half", 1, 128, 4096, 64, "H200")[0] == Tile(2, 64, 8, 0.76, split=2)
     assert matmul_warpgroups.choose("half", 1, 64, 4096, 1, "H200")[0].split == 1

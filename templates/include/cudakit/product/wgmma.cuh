@@ -44,6 +44,8 @@ struct wgmma_sum<signed char> {
                   "%38", "%39", CUDAKIT_32(0)) \
     CUDAKIT_WGMMA(T, FORM, 128, CUDAKIT_SIXTY "%60,%61,%62,%63", "%64", "%65", "%66", "%67", "%68", "%69", "%70", "%71", \
                   CUDAKIT_32(0), CUDAKIT_32(32)) \
+    CUDAKIT_WGMMA(T, FORM, 144, CUDAKIT_SIXTY CUDAKIT_TEN(6) "%70,%71", "%72", "%73", "%74", "%75", "%76", "%77", "%78", "%79", \
+                  CUDAKIT_32(0), CUDAKIT_32(32), CUDAKIT_FOUR(64), CUDAKIT_FOUR(68)) \
     CUDAKIT_WGMMA(T, FORM, 192, CUDAKIT_SIXTY CUDAKIT_TEN(6) CUDAKIT_TEN(7) CUDAKIT_TEN(8) "%90,%91,%92,%93,%94,%95", "%96", "%97", \
                   "%98", "%99", "%100", "%101", "%102", "%103", CUDAKIT_32(0), CUDAKIT_32(32), CUDAKIT_32(64)) \
     CUDAKIT_WGMMA(T, FORM, 256, \
@@ -201,7 +203,9 @@ struct warpgroup_sums {
 #pragma unroll
         for (int part = 0; part < WIDE / 16; ++part)
             if (part % PARTS == first) {
-                if constexpr (TURNED)
+                if constexpr (TURNED && !A::IS_READ)
+                    epilogue.store(part * 16 + high % 4 / 2 * 8 + wide * 2 + high % 2, line + warp * 16 + high / 4 * 8, turned(part));
+                else if constexpr (TURNED)
                     epilogue.store(part * 16 + high % 4 / 2 * 8 + wide * 2 + high % 2, line + A::line(warp, high / 4 * 4, 0),
                                    neighbours<true>(part));
                 else
@@ -239,6 +243,27 @@ private:
         few<type, 8> result;
 #pragma unroll
         for (int i = 0; i < 8; ++i) result.values[i] = TURNED ? pairs[i % 4][i / 4] : pairs[i / 2][i % 2];
+        return result;
+    }
+
+    /// Eight neighbours along a column of the tile, from the eight lanes that have eight values of a row each: lane `high` gets half
+    /// high / 4, columns high / 2 % 2 * 8 + high % 2.
+    __device__ __forceinline__ few<type, 8> turned(int part) const {
+        const int high = threadIdx.x / 4 % 8;
+        few<type, 8> result;
+#pragma unroll
+        for (int i = 0; i < 8; ++i) result.values[i] = sum[part * 8 + i % 4 / 2 * 4 + i / 4 * 2 + i % 2];
+#pragma unroll
+        for (int apart = 1; apart < 8; apart *= 2)
+#pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                if (i & apart) continue;
+                type &x = result.values[i], &y = result.values[i + apart];
+                const bool is_high = high & apart;
+                const type other = __shfl_xor_sync(~0u, is_high ? x : y, apart * 4);
+                if (is_high) x = other;
+                else y = other;
+            }
         return result;
     }
 
