@@ -414,7 +414,7 @@ _CELLS = Choice(
 )
 #: Where planes come through shared memory: from how many neighbours on. By the bytes of an element: planes and rows of
 #: a thread, the bytes that it copies at a time, and the threads of a block.
-_MANY_POINTS, _STAGED = 10, {2: (24, 4, 8, 32, 4), 4: (24, 8, 8, 32, 2), 8: (24, 2, 16, 64, 4)}
+_MANY_POINTS, _STAGED = 10, {2: (24, 4, 8, 32, 4), 4: (24, 8, 8, 32, 2), 8: (24, 8, 8, 64, 2)}
 _PLANES = Choice(
     "stencil of planes",
     {"planes": (12, 24, 48), "rows": (1, 2, 4, 8), "bytes": (8, 16), "across": (32, 64), "down": (2, 4, 8)},
@@ -658,7 +658,8 @@ class Stencil(GeneratedFunction):
         if self._staged_kernel is not None and widest in _STAGED and recipe.points >= _MANY_POINTS:
             planes, rows, word, *block = _PLANES.point(form, prod(shape), device, _STAGED[widest])
             kernel, threads = self._staged_kernel, {"ACROSS_": block[0], "DOWN_": block[1]}
-            count = min(count, word // widest)
+            # What is copied is a word of the hardware's at least.
+            count = min(count, max(word // widest, 4 // dtypes[0].itemsize))
         else:
             (planes, rows), block = _SHAPES[rank]
             planes, rows, *block = _CELLS.point(

@@ -21,6 +21,7 @@ from cudakit.arrays.repeated import repeated
 from cudakit.arrays.tunable import Choice, planned
 from cudakit.errors import ArgumentError, shortened
 from cudakit.jit.load.config import config
+from cudakit.jit.specialise.options import CompileOptions
 from cudakit.kernel.kernel import Kernel
 from cudakit.ops.copies import copy, delivered
 from cudakit.types.checked import real, text_of, whole
@@ -52,6 +53,8 @@ _FARTHEST, _CHANNELS = 3, 4
 _WARPS, _BUSY, _ROWS = 4, 1 << 20, (10, 20)
 #: The same of bytes whose rows begin anywhere.
 _UNALIGNED_ROWS = 12
+#: Of blurs of bytes up to how many rows more warps pay for fewer registers, on an H200: 7 rows spill.
+_FEW_ROWS, _FEW_REGISTERS = 5, CompileOptions(max_registers=80)
 #: Warps of a block, and rows a thread, of windows that are gone through element by element; elements of an image from
 #: which a thread does several rows.
 _FAR_WARPS, _FAR_ROWS, _FAR_BUSY = 8, 8, 1 << 17
@@ -216,7 +219,14 @@ def number_type(dtype: np.dtype, whole_numbers: bool = False) -> str:
 
 
 def near_pass(
-    pixels: Pixels, result: np.dtype, window: str, weights: Any, high: int, most: int = 8, turns: int = 0
+    pixels: Pixels,
+    result: np.dtype,
+    window: str,
+    weights: Any,
+    high: int,
+    most: int = 8,
+    turns: int = 0,
+    options: CompileOptions | None = None,
 ) -> Pass:
     """Return the launch of a window that fits in registers.
 
@@ -234,6 +244,8 @@ def near_pass(
         Greatest number of elements of one thread in a row.
     turns : int
         Rows of one thread of large images, in rows of the window, or 0 for the dtype's number of rows.
+    options : CompileOptions, optional
+        Options where rows begin at multiples of a thread's elements.
     """
     images, (mode, fill) = pixels.images, pixels.border
     width = images.width * images.channels
@@ -259,7 +271,7 @@ def near_pass(
     across, down = -(-width // strip), -(-images.height // (warps * rows))
     types = spelling(pixels.dtype), spelling(result), window
     index = "unsigned" if images.height * width < 2**32 else "long long"
-    kernel = Kernel.from_template("window/near")[
+    kernel = Kernel.from_template("window/near", options=options if aligned else None)[
         *types, images.channels, thread_elements, rows, aligned, mode == _CONSTANT, index
     ]
     launch = config(images.batch * across * down, (32, warps))
@@ -571,7 +583,8 @@ def _smoothing(op: str, weights: tuple[tuple[float, ...], ...], scale: float, pi
             weights_record, *flags = halves
             flags_text = ", ".join(str(flag).lower() for flag in flags)
             window = f"cudakit::halves<{size[0] // 2}, {size[1] // 2}, {images.channels}, {flags_text}>"
-            return (near_pass(pixels, dtype, window, weights_record, size[0], 16, 2),)
+            options = _FEW_REGISTERS if size[0] <= _FEW_ROWS and images.channels == 1 else None
+            return (near_pass(pixels, dtype, window, weights_record, size[0], 16, 2, options),)
         word_dtype: Any = np.float64 if number == "double" else np.float32
         if dtype == _UINT8:
             number, word_dtype, scale = "unsigned", np.uint32, round(scale * 2**24)
