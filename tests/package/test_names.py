@@ -43,7 +43,7 @@ def members(node: ast.Module | ast.ClassDef) -> set[str]:
                 found.update(target.id for target in part.targets if isinstance(target, ast.Name))
     if isinstance(node, ast.ClassDef):
         for inner in ast.walk(node):
-            if isinstance(inner, ast.Attribute) and ast.unparse(inner.value) == "self":
+            if isinstance(inner, ast.Attribute) and isinstance(inner.value, ast.Name) and inner.value.id == "self":
                 found.add(inner.attr)
     return found
 
