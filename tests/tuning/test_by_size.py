@@ -152,7 +152,7 @@ def test_a_folder_that_cannot_be_written_costs_a_word(tmp_path: Path, monkeypatc
 @pytest.mark.emulator
 def test_processes_that_keep_results_at_once_lose_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel, context = kernel_in(tmp_path), multiprocessing.get_context("fork")
-    all_searched, points, write, merge = context.Barrier(6), context.SimpleQueue(), Store.write, kept.Records.merge
+    all_searched, points, write, merge = context.Barrier(3), context.SimpleQueue(), Store.write, kept.Records.merge
 
     def merge_together(*arguments: Any) -> None:
         all_searched.wait(60)
@@ -173,14 +173,14 @@ def test_processes_that_keep_results_at_once_lose_none(tmp_path: Path, monkeypat
         (result,) = tuned.results.values()
         points.put([tuple(row.point.values()) for row in result.table])
 
-    children = [context.Process(target=tune, args=(seed,)) for seed in range(6)]
+    children = [context.Process(target=tune, args=(seed,)) for seed in range(3)]
     for child in children:
         child.start()
     for child in children:
         child.join(120)
-    assert [child.exitcode for child in children] == [0] * 6
+    assert [child.exitcode for child in children] == [0] * 3
     searched = {point for _ in children for point in points.get()}
-    assert len(searched) > 2
+    assert len(searched) > 1
     ((_, record),) = records_of(kernel)
     axes = SPACE.values()
     assert {tuple(axis[at] for axis, at in zip(axes, row["point"], strict=True)) for row in record["rows"]} == searched
