@@ -398,8 +398,8 @@ class Builder:
         self.single: bool = effort.single
         #: Whether accesses are calls of functions that equal accesses share.
         self.shares: bool = effort.shares
-        #: Functions of accesses, by all that decides their code.
-        self.accesses: dict[tuple[object, ...], SharedFunction] = {}
+        #: Functions that equal code shares, by all that decides their code.
+        self.functions: dict[tuple[object, ...], SharedFunction] = {}
         self.width: int = layout.width
         #: Type of a set of lanes: an integer with a bit a lane.
         self.mask_type: str = f"i{layout.width}"
@@ -414,6 +414,8 @@ class Builder:
         self._carry: str | None = None
         #: Places for the values of lanes that take turns, and for the writes of inactive lanes.
         self.turns: tuple[str, str] | None = None
+        #: Place of the lanes that are left in a loop over lanes; empty: none yet.
+        self.left = ""
         #: Place of the registers that lanes hand over to the interpreter; empty: none yet.
         self.handed = ""
         self.allocas: list[str] = []

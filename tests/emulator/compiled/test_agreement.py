@@ -714,7 +714,7 @@ def test_quick_code_looks_at_all_lanes_at_once() -> None:
     from cudakit.emulator.compiled.layout import Layout
 
     scattered = """__global__ void f(int* x) {
-        x[x[threadIdx.x]] = 1; x[x[threadIdx.x + 8]] = 2; atomicMax(x, int(threadIdx.x));
+        x[x[threadIdx.x]] = 1; x[x[threadIdx.x + 8]] = 2; atomicMax(x, int(threadIdx.x)); atomicMax(x, 9 - threadIdx.x);
     }"""
     program = parse(ck.Kernel(scattered, "f").ptx(arch="sm_80"))
     context = Context(Module(program, Memory()).symbols, next(iter(program.functions.values())))
@@ -722,8 +722,12 @@ def test_quick_code_looks_at_all_lanes_at_once() -> None:
     text, beside, _ = kernel.make(context, Layout(8, True, True), True)
     assert stores not in text
     assert beside.count(stores) == 1, "equal accesses are one function"
-    assert kernel.make(context, Layout(8, True, True)).text.count(stores) > 1, "code that runs long has no such calls"
-    assert "\nstraight." in text
+    assert beside.count("\nstraight.") == 1
+    assert "\nstraight." not in text
+    text, beside, _ = kernel.make(context, Layout(8, True, True))
+    assert text.count(stores) > 1, "code that runs long has no such calls"
+    assert text.count("\nstraight.") > 1
+    assert beside == ""
 
 
 @pytest.mark.parametrize("code", ["best"], indirect=True)  # the test decides

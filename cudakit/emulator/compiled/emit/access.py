@@ -13,7 +13,6 @@ from cudakit.emulator.compiled import Refusal
 from cudakit.emulator.compiled.builder import (
     Builder,
     LaneAccess,
-    SharedFunction,
     Value,
     X,
     bits_of,
@@ -301,54 +300,25 @@ class Access:
 
     def _by_call(self, fast: Fast, values: list[X]) -> list[X]:
         """Write a call of the function that equal accesses share, and the function once; return the loaded values."""
-        b, text = self.b, self.b.text
-        narrow = self.address.narrow
+        b, narrow = self.b, self.address.narrow
         arguments = {
-            "%ctx": X("ptr", "%ctx"),
             "%site": constant("i64", b.site(self.lane_access)),
             "%address": self.address.x,
-            "%thread": b.first_thread,
-            "%block": b.block_number,
-            "%shared": b.shared_base,
-            "%shared.bytes": b.shared_bytes,
             "%range": X("ptr", self.range),
             **({} if narrow is None else {"%narrow": narrow}),
-            **({} if b.mask is None else {"%mask": b.bits(b.mask)}),
             **{f"%value.{number}": value for number, value in enumerate(values)},
         }
-        types = tuple((name, x.type) for name, x in arguments.items())
-        key = (
-            self.pattern,
-            self.address.shape,
-            self.lane_access,
-            self.code,
-            self.use,
-            not self.range,
-            b.unlikely,
-            types,
-        )
-        function = b.accesses.get(key)
-        if function is None:
-            inner = {name: X(type_, name) for name, type_ in types}
-            function = b.accesses[key] = self._function(fast, inner, len(values))
-        arguments |= {name: X("ptr", name) for name in (b.scratch_addresses, b.scratch_values, *(b.turns or ()))}
-        *results, failed = text.call_parts(function, [arguments[name] for name in function.parameters])
-        b.fail_if(failed)
-        return results
+        key = (self.pattern, self.address.shape, self.lane_access, self.code, self.use, not self.range, b.unlikely)
 
-    def _function(self, fast: Fast, inner: dict[str, X], stored: int) -> SharedFunction:
-        """Write the access as a function beside the kernel, with parameters `inner`, of which `stored` are values."""
-        b, text = self.b, self.b.text
-        outer = self.address, self.range, b.mask, b.first_thread, b.block_number, b.shared_base, b.shared_bytes
-        with text.function(inner) as function:
+        def write(inner: dict[str, X]) -> list[X]:
+            outer = self.address, self.range
             self.address = Value(self.address.shape, inner["%address"], inner.get("%narrow"))
             self.range, self.site = self.range and "%range", inner["%site"]
-            b.first_thread, b.block_number = inner["%thread"], inner["%block"]
-            b.shared_base, b.shared_bytes = inner["%shared"], inner["%shared.bytes"]
-            b.mask = b.mask and b.from_bits(inner["%mask"])
-            function.results += self._checked(fast, [inner[f"%value.{number}"] for number in range(stored)])
-        self.address, self.range, b.mask, b.first_thread, b.block_number, b.shared_base, b.shared_bytes = outer
-        return function
+            loaded = self._checked(fast, [inner[f"%value.{number}"] for number in range(len(values))])
+            self.address, self.range = outer
+            return loaded
+
+        return by_call(b, key, arguments, write)
 
     def _near(self, fast: Fast, values: list[X]) -> list[X]:
         """Write the access after its check; return the loaded values."""
@@ -513,6 +483,40 @@ class Access:
         return fast(Way("scattered", where), values)
 
 
+def by_call(
+    b: Builder, key: tuple[object, ...], arguments: dict[str, X], write: Callable[[dict[str, X]], list[X]]
+) -> list[X]:
+    """Write a call of the function that equal code shares, and the function once; return its results.
+
+    `write` writes the function's body and returns the results. It is passed the function's parameters by the names of
+    `arguments`. The types of the arguments, the mask and `key` decide the body.
+    """
+    arguments |= {
+        "%ctx": X("ptr", "%ctx"),
+        "%thread": b.first_thread,
+        "%block": b.block_number,
+        "%shared": b.shared_base,
+        "%shared.bytes": b.shared_bytes,
+        **({} if b.mask is None else {"%mask": b.bits(b.mask)}),
+    }
+    inner = {name: X(x.type, name) for name, x in arguments.items()}
+    function = b.functions.get(whole := (key, *inner.values()))
+    if function is None:
+        outer = b.mask, b.first_thread, b.block_number, b.shared_base, b.shared_bytes
+        with b.text.function(inner) as function:
+            b.first_thread, b.block_number = inner["%thread"], inner["%block"]
+            b.shared_base, b.shared_bytes = inner["%shared"], inner["%shared.bytes"]
+            b.mask = b.mask and b.from_bits(inner["%mask"])
+            function.results += write(inner)
+        b.mask, b.first_thread, b.block_number, b.shared_base, b.shared_bytes = outer
+        b.functions[whole] = function
+    # Other names are places on the kernel's stack.
+    passed = [arguments.get(name) or X("ptr", name) for name in function.parameters]
+    *results, failed = b.text.call_parts(function, passed)
+    b.fail_if(failed)
+    return results
+
+
 def by_turns(b: Builder, done_label: str) -> Iterator[X]:
     """Write a loop over all lanes. Yield the index of each lane of one turn, one after the other.
 
@@ -535,7 +539,8 @@ def next_lane(b: Builder, done_label: str) -> tuple[str, X]:
     The caller writes the code for a lane and the jump to this label. After the last lane the loop jumps to
     `done_label`.
     """
-    text, left = b.text, b.alloca("i64", "left")
+    text = b.text
+    left = b.left = b.left or b.alloca("i64", "left")
     text.store(b.lane_bits(), left)
     loop, body = text.fresh("lane"), text.fresh("body")
     text.jump(loop)

@@ -12,6 +12,7 @@ from cudakit.emulator.compiled.emit.access import (
     Access,
     Way,
     address_of,
+    by_call,
     by_turns,
     gather,
     held_range,
@@ -204,23 +205,52 @@ def atom(instr: Instruction, b: Builder) -> None:
         raise Refusal(f"instruction {instr}")
     target = instr.operands[0] if instr.opcode == "atom" else None
     address, *sources = instr.operands[1:] if target is not None else instr.operands
-    bits = bits_of(type_name)
-    size, text, element = bits // 8, b.text, f"i{bits}"
-    where = address_of(b, address)
-    values = [b.lanes(b.read(source, type_name)) for source in sources]
     code = SPACES.get(space_of(instr), GENERIC)
-    text.fence()
-    text.store(b.lanes(where), b.scratch_addresses)
+    size = bits_of(type_name) // 8
+    lane_access = LaneAccess(space_of(instr), size, 1, mark_of(instr, WRITE))
+    operands = [address_of(b, address, code == SHARED), *(b.read(source, type_name) for source in sources)]
+    arguments = {
+        "%site": constant("i64", b.site(lane_access)),
+        "%range": X("ptr", new_range(b, (root_of(b, address), code, size, WRITE))),
+    } | {f"%value.{n}": value.x if value.shape == UNIFORM else b.lanes(value) for n, value in enumerate(operands)}
+
+    def write(inner: dict[str, X]) -> list[X]:
+        return _atomic(b, operation, type_name, lane_access, target is not None, inner)
+
+    b.text.fence()
+    olds = (
+        by_call(b, (operation, type_name, lane_access, target is not None), arguments, write)
+        if b.shares
+        else write(arguments)
+    )
+    b.text.fence()
+    if target is not None and target != Register("_"):
+        b.write(target, type_name, Value(VARYING, olds[0]))
+
+
+def _atomic(
+    b: Builder, operation: str, type_name: str, lane_access: LaneAccess, returns: bool, arguments: dict[str, X]
+) -> list[X]:
+    """Write an atomic operation, lane after lane; return the vector of former values if the code `returns` them.
+
+    `arguments` has the number of the error's site, the place of the access's range, the address and the operands.
+    """
+    text, size = b.text, lane_access.size
+    element, code = f"i{8 * size}", SPACES.get(lane_access.space, GENERIC)
+    site, range_place, where, *values = (
+        arguments["%site"],
+        arguments["%range"].name,
+        *(b.spread(x) for name, x in arguments.items() if name.startswith("%value")),
+    )
+    text.store(text.cast("zext", where, "i64"), b.scratch_addresses)
     for number, value in enumerate(values):
         text.store(value, text.at(b.scratch_values, number * b.width * size))
     olds = text.at(b.scratch_values, 2 * b.width * size)
-    lane_access = LaneAccess(space_of(instr), size, 1, mark_of(instr, WRITE))
-    range_place = new_range(b, (root_of(b, address), code, size, WRITE))
     done_label = text.fresh("done")
-    is_plain = bits == 32 and operation in _SHORT and type_name[0] != "f" and not b.layout.watched
+    is_plain = size == 4 and operation in _SHORT and type_name[0] != "f" and not b.layout.watched
     if b.mask is None and is_plain:
         _all_lanes(
-            b, operation, type_name, where, range_place if code != SHARED else None, olds if target else "", done_label
+            b, operation, type_name, where, range_place if code != SHARED else None, olds if returns else "", done_label
         )
     near, far, found_label = (text.fresh(stem) for stem in ("near", "far", "found"))
     loop, lane = next_lane(b, done_label)
@@ -232,7 +262,7 @@ def atom(instr: Instruction, b: Builder) -> None:
     text.do(f"br {text.binary('or', outside, odd)}, label %{far}, label %{near}, !prof !1")
     text.label(far)
     host = text.call(
-        "locate", "i64", "%ctx", b.site(lane_access),
+        "locate", "i64", "%ctx", site,
         text.binary("add", b.first_thread, lane),
         b.block_number, place, size, WRITE, code,
         b.local_row,
@@ -256,31 +286,30 @@ def atom(instr: Instruction, b: Builder) -> None:
         with text.when(text.compare("ne", far_off, 0), "noting", "noted"):
             flag, pattern = (
                 text.at(host_pointer, far_off),
-                int.from_bytes(bytes([mark_of(instr, WRITE)]) * size, "little"),
+                int.from_bytes(bytes([lane_access.mark]) * size, "little"),
             )
             text.store(text.binary("or", text.load(element, flag), pattern), flag)
     text.store(_changed(b, operation, type_name, old, given_values, code == SHARED), host_pointer)
-    if target is not None:
+    if returns:
         text.store(old, text.at(olds, lane, element))
     text.jump(loop)
     text.label(done_label)
-    text.fence()
-    if target is not None and target != Register("_"):
-        b.write(target, type_name, Value(VARYING, text.load(b.vector(element), olds, ", align 4")))
+    return [text.load(b.vector(element), olds, ", align 4")] if returns else []
 
 
 def _all_lanes(
-    b: Builder, operation: str, type_name: str, where: Value, range_place: str | None, olds: str, done_label: str
+    b: Builder, operation: str, type_name: str, places: X, range_place: str | None, olds: str, done_label: str
 ) -> None:
     """Apply all lanes without a check of each, where all are inside one range (none for shared memory)."""
     text, size = b.text, bits_of(type_name) // 8
-    places = b.lanes(where)
     low, span, shift = (
         (constant("i64", 0), text.binary("sub", b.shared_bytes, size), b.shared_base)
         if range_place is None
         else (held_range(b, range_place, 0), held_range(b, range_place, 1), held_range(b, range_place, 2))
     )
-    outside = text.compare("ugt", text.binary("sub", places, b.spread(low)), b.spread(span))
+    # Less than 2³¹ bytes are shared: a 32-bit offset inside them has no sign.
+    low, most = (text.cast("trunc", x, places.element) for x in (low, span))
+    outside = text.compare("ugt", text.binary("sub", places, b.spread(low)), b.spread(most))
     odd = text.binary("and", places, size - 1)
     bad = b.any_of(text.binary("or", outside, text.compare("ne", odd, 0)))
     if range_place is None:
