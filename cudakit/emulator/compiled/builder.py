@@ -70,6 +70,8 @@ class Text:
         #: Text of the functions beside the kernel, and their declarations.
         self.functions: list[str] = []
         self.prototypes: list[str] = []
+        #: Bits of masks that were made from bits, by the masks' names.
+        self.bits_of_mask: dict[str, X] = {}
         #: Label of the current block.
         self.here = "entry"
 
@@ -101,8 +103,8 @@ class Text:
         The block adds the function's results. A jump to the label ``failed`` returns none, and the truth. Names of the
         kernel's that the code uses become parameters, as pointers.
         """
-        outer = self.lines, self._count, self.here
-        self.lines, self._count = [], 0
+        outer = self.lines, self._count, self.here, self.bits_of_mask
+        self.lines, self._count, self.bits_of_mask = [], 0, {}
         self.label("entry")
         function = SharedFunction(f"shared.{len(self.functions)}")
         yield function
@@ -122,7 +124,7 @@ class Text:
         head = ", ".join(map(" ".join, zip(types, function.parameters, strict=True)))
         self.prototypes.append(f"declare {type_} @{function.name}({', '.join(types)})")
         self.functions.append(f"define {type_} @{function.name}({head}) #0 {{\n{body}\n}}")
-        self.lines, self._count, self.here = outer
+        self.lines, self._count, self.here, self.bits_of_mask = outer
 
     def call_parts(self, function: SharedFunction, arguments: Sequence[X]) -> list[X]:
         """Append a call of a function beside the kernel; return its results, and whether it has failed."""
@@ -526,8 +528,21 @@ class Builder:
         return self.text.at("%ctx", int(slot), "i64")
 
     def word(self, slot: int, type_: str = "i64") -> X:
-        """Return the value of a shared word that does not change during the launch, by its number in `Slot`."""
+        """Return the value of a shared word that does not change while the function runs, by its number in `Slot`."""
         return self.text.load(type_, self.slot(slot), ", !invariant.load !0")
+
+    @contextmanager
+    def beside(self) -> Iterator[None]:
+        """Take the values of the scaffold from shared words: a function has no names of the kernel's."""
+        outer = self.mask, self.first_thread, self.block_number, self.shared_base, self.shared_bytes
+        places = self.scratch_addresses, self.scratch_values
+        self.first_thread, self.block_number = self.word(Slot.FIRST_THREAD), self.word(Slot.BLOCK_NUMBER)
+        self.shared_base, self.shared_bytes = self.word(Slot.SHARED, "ptr"), self.word(Slot.SHARED_BYTES)
+        self.scratch_addresses = self.word(Slot.SCRATCH_ADDRESSES, "ptr").name
+        self.scratch_values = self.word(Slot.SCRATCH_VALUES, "ptr").name
+        yield
+        self.mask, self.first_thread, self.block_number, self.shared_base, self.shared_bytes = outer
+        self.scratch_addresses, self.scratch_values = places
 
     # ── registers ──
 
@@ -705,11 +720,14 @@ class Builder:
         """Return a mask as an integer with a bit a lane."""
         if mask == constant(mask.type, 1):
             return constant(self.mask_type, -1)
-        return self.text.make(f"bitcast {mask} to {self.mask_type}", self.mask_type)
+        bits = self.text.bits_of_mask.get(mask.name)
+        return bits or self.text.make(f"bitcast {mask} to {self.mask_type}", self.mask_type)
 
     def from_bits(self, bits: X) -> X:
         """Return a mask from an integer with a bit a lane."""
-        return self.text.make(f"bitcast {bits} to {self.vector('i1')}", self.vector("i1"))
+        mask = self.text.make(f"bitcast {bits} to {self.vector('i1')}", self.vector("i1"))
+        self.text.bits_of_mask[mask.name] = bits
+        return mask
 
     def carry(self) -> str:
         """Return the name of the memory that holds the lanes' carry flags."""

@@ -123,7 +123,12 @@ class Slot(IntEnum):
     GRID_BARRIER = 34  # address of a cooperative launch's grid barrier; 0: none
     PARAMETER_BYTES = 35
     BARRIERS = 36  # 32 words: arrived threads and completions of each barrier for a part of the block
-    COUNT = 68
+    # For functions beside the kernel: what the kernel's code runs now, and its places for addresses and values.
+    FIRST_THREAD = 68
+    BLOCK_NUMBER = 69
+    SCRATCH_ADDRESSES = 70
+    SCRATCH_VALUES = 71
+    COUNT = 72
 
 
 class Ending(IntEnum):

@@ -78,7 +78,8 @@ def _target(optimised: bool = True) -> Any:
 def compiled(text: str, optimised: bool) -> bytes:
     """Compile the LLVM IR of a module to object code, in the optimized tier or else the baseline tier.
 
-    A long module is optimized less. Code that is not optimized runs half as long again.
+    A long module is optimized less. So is a module of functions beside a kernel, where more passes change nothing. Code
+    that is not optimized runs half as long again.
     """
     machine = _target(optimised)
     module = llvm.parse_assembly(text)
@@ -88,11 +89,11 @@ def compiled(text: str, optimised: bool) -> bytes:
     options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
     options.loop_interleaving = False
     builder = llvm.create_pass_builder(machine, options)
-    if optimised and text.count("\n") <= _LONG:
+    if optimised and "@kernel(" in text and text.count("\n") <= _LONG:
         passes = builder.getModulePassManager()
     else:
         passes = llvm.create_new_module_pass_manager()
-        for name in _BASELINE_PASSES + _EXTRA_PASSES * optimised:
+        for name in _BASELINE_PASSES + _EXTRA_PASSES * (optimised and "@kernel(" in text):
             getattr(passes, f"add_{name}_pass")()
     passes.run(module, builder)
     code: bytes = machine.emit_object(module)

@@ -296,10 +296,14 @@ class Scaffold:
         return [*lines, *b.starts, "  br label %setup"]
 
     def _over_blocks(self) -> list[str]:
-        """Return the names of the stack memory of masks, and of registers that are live from block to block."""
+        """Return the names of the stack memory of masks, and of registers that are live from block to block.
+
+        In the baseline tier the scaffold's own places belong to them.
+        """
         live = sorted(set[str]().union(*self.analysis.shapes.live_in))
         registers = [self.b.place_of(name, part) for name in live for part, _ in self.b.types_of(name)]
-        return [*self.masks.values(), *registers]
+        own = [line.split()[0] for line in self.b.allocas] if self.b.shares else []
+        return [*own, *self.masks.values(), *registers]
 
     def begin(self, has_run: bool) -> None:
         """Write the loops over blocks of threads and their vectors, up to where a vector begins or resumes.
@@ -321,6 +325,9 @@ class Scaffold:
         block = [text.cast("trunc", b.word(Slot.BLOCK + axis), "i32") for axis in range(3)]
         dynamic, total = b.word(Slot.DYNAMIC_BYTES), b.word(Slot.TOTAL_BYTES)
         at = b.word(Slot.THREAD_AT, "ptr")
+        if b.shares:
+            text.store(X("ptr", b.scratch_addresses), b.slot(Slot.SCRATCH_ADDRESSES))
+            text.store(X("ptr", b.scratch_values), b.slot(Slot.SCRATCH_VALUES))
         text.store(text.load("i64", b.slot(Slot.TICKS)), self.ticks)
         text.jump("blocks")
 
@@ -374,6 +381,9 @@ class Scaffold:
         vector, b.block_number, where, *_ = self._turns
         self.row = self._turns.row
         first = b.first_thread = text.binary("mul", vector, b.width)
+        if b.shares:
+            text.store(b.first_thread, b.slot(Slot.FIRST_THREAD))
+            text.store(b.block_number, b.slot(Slot.BLOCK_NUMBER))
         if analysis.layout.full:
             self.full = None
         else:

@@ -493,26 +493,18 @@ def by_call(
     """
     arguments |= {
         "%ctx": X("ptr", "%ctx"),
-        "%thread": b.first_thread,
-        "%block": b.block_number,
-        "%shared": b.shared_base,
-        "%shared.bytes": b.shared_bytes,
         **({} if b.mask is None else {"%mask": b.bits(b.mask)}),
     }
     inner = {name: X(x.type, name) for name, x in arguments.items()}
     function = b.functions.get(whole := (key, *inner.values()))
     if function is None:
-        outer = b.mask, b.first_thread, b.block_number, b.shared_base, b.shared_bytes
-        with b.text.function(inner) as function:
-            b.first_thread, b.block_number = inner["%thread"], inner["%block"]
-            b.shared_base, b.shared_bytes = inner["%shared"], inner["%shared.bytes"]
+        with b.text.function(inner) as function, b.beside():
             b.mask = b.mask and b.from_bits(inner["%mask"])
             function.results += write(inner)
-        b.mask, b.first_thread, b.block_number, b.shared_base, b.shared_bytes = outer
         b.functions[whole] = function
     # Other names are places on the kernel's stack.
-    passed = [arguments.get(name) or X("ptr", name) for name in function.parameters]
-    *results, failed = b.text.call_parts(function, passed)
+    values = [arguments.get(name) or X("ptr", name) for name in function.parameters]
+    *results, failed = b.text.call_parts(function, values)
     b.fail_if(failed)
     return results
 
