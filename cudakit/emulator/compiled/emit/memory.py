@@ -208,7 +208,8 @@ def atom(instr: Instruction, b: Builder) -> None:
     code = SPACES.get(space_of(instr), GENERIC)
     size = bits_of(type_name) // 8
     lane_access = LaneAccess(space_of(instr), size, 1, mark_of(instr, WRITE))
-    operands = [address_of(b, address, code == SHARED), *(b.read(source, type_name) for source in sources)]
+    # An address of 32 bits is a shorter call, but slower where the loop's code is in place.
+    operands = [address_of(b, address, b.shares and code == SHARED), *(b.read(source, type_name) for source in sources)]
     arguments = {
         "%site": constant("i64", b.site(lane_access)),
         "%range": X("ptr", new_range(b, (root_of(b, address), code, size, WRITE))),
