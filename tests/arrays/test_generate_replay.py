@@ -351,10 +351,11 @@ def test_threads_never_share_a_results_memory(again: Bench) -> None:
     def work(mine: list[Any]) -> None:
         start.wait()
         for _ in range(300):
-            mine.append(again.call(2.0, x))
-            if len(mine) > 1:
-                mine.pop(0)
-            addresses.append((mine[-1].data.ptr, threading.get_ident()))
+            result = again.call(2.0, x)
+            if result is None:  # the other thread took the memory just now, and this call is made in full
+                continue
+            mine[:] = [result]
+            addresses.append((result.data.ptr, threading.get_ident()))
 
     addresses: list[Any] = []
     former = sys.getswitchinterval()
@@ -369,7 +370,7 @@ def test_threads_never_share_a_results_memory(again: Bench) -> None:
         sys.setswitchinterval(former)
     (one,), (other,) = results
     assert one.data.ptr != other.data.ptr
-    assert len(addresses) == 600
+    assert len(addresses) + len(again.ordinary) == 600
 
 
 @pytest.mark.filterwarnings("ignore:Setting the shape:DeprecationWarning")  # as old programs do
